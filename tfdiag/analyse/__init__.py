@@ -1,0 +1,1 @@
+"""`Measurements` become an `Analysis`: pure functions over numbers."""

@@ -1,0 +1,1 @@
+"""An `Analysis` becomes findings: one check, one file, one id."""

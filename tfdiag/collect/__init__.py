@@ -1,0 +1,1 @@
+"""A live run becomes `Measurements`: hooks, threads and clocks, all of them taken off again."""

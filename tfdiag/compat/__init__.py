@@ -1,0 +1,1 @@
+"""The only importers of TensorFlow, Keras, pynvml and psutil: one door for each."""

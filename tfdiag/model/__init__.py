@@ -1,0 +1,1 @@
+"""The frozen dataclasses that travel between the stages; standard library only."""

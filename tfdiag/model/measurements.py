@@ -1,0 +1,277 @@
+"""What `collect` brings home from a run: facts and raw series, before any judgement.
+
+Times are seconds. Series are tuples, one entry a call of the train function, so that a saved report can be
+analysed again without TensorFlow. `nan` in a series means "not seen for this call".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tfdiag.model.quantity import Maybe, Missing
+
+__all__ = [
+    "BoundaryEvent",
+    "CallbackTime",
+    "Device",
+    "Environment",
+    "HostSample",
+    "InputAlone",
+    "Job",
+    "Live",
+    "Measurements",
+    "Overhead",
+    "Pipeline",
+    "Replay",
+    "Stage",
+    "StageParameter",
+    "ValidationRun",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that TensorFlow lists."""
+
+    name: str
+    kind: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine and the software that the job ran on."""
+
+    tfdiag: str
+    python: str
+    platform: str
+    tensorflow: str
+    keras: str
+    cores: int
+    """Cores that this process may run on."""
+    memory_bytes: int
+    devices: tuple[Device, ...] = ()
+    cpu_quota: Maybe = Missing("no container quota is set")
+    intra_op_threads: int = 0
+    inter_op_threads: int = 0
+    date: str = ""
+    """When the measurement began: UTC, ISO 8601."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is being trained, on what, and how."""
+
+    loop: Literal["keras", "tf_keras", "custom"]
+    model: str
+    """Name and class of the model."""
+    input: str
+    """What kind of input it is: `tf.data.Dataset`, `PyDataset`, `generator`, `arrays` …"""
+    parameters: Maybe = Missing("not counted")
+    batch_size: Maybe = Missing("no batch was seen")
+    batch_bytes: Maybe = Missing("no batch was seen")
+    steps_per_execution: int = 1
+    steps_per_epoch: Maybe = Missing("the length of an epoch is not known")
+    epochs: int = 1
+    run_eagerly: bool = False
+    jit_compile: bool = False
+    dtype_policy: str = ""
+    strategy: str = ""
+    """Name of the `tf.distribute` strategy, empty for the default one."""
+    replicas: int = 1
+    validation_steps: Maybe = Missing("there is no validation")
+    validation_freq: int = 1
+    """Validation runs after every so many epochs."""
+    callbacks: tuple[str, ...] = ()
+    one_shot: bool = False
+    """The input can be iterated only once."""
+    batches_used: int | None = None
+    """Batches taken from a one-shot input; they can't be put back."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know about how the job was run."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackTime:
+    """Time in one method of one callback, in one block of calls."""
+
+    callback: str
+    method: str
+    first_call: int
+    """Index of the block's first call."""
+    calls: int
+    """How many calls of the train function the block has."""
+    count: int
+    """How often the method ran."""
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryEvent:
+    """Something that happened between calls of the train function."""
+
+    kind: Literal[
+        "train_begin", "epoch_begin", "epoch_end", "epoch_done", "test_begin", "test_end", "train_end"
+    ]
+    at_s: float
+    """On the same clock as the calls."""
+    call: int
+    """How many calls had been made by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRun:
+    """One pass of validation inside training."""
+
+    begin_s: float
+    end_s: float
+    calls: int
+    in_calls_s: float
+    """Time inside the test function."""
+    complete: bool
+    """False when the pass was cut short to keep within the budget."""
+    steady_call_s: Maybe = Missing("fewer than three calls")
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The job as it is, seen from inside its own loop.
+
+    One entry a call of the train function; a call makes `steps_per_execution` steps.
+    """
+
+    start_s: tuple[float, ...]
+    duration_s: tuple[float, ...]
+    wait_s: tuple[float, ...]
+    """Wait for input inside the call; `nan` where the runtime did not tell."""
+    traced: tuple[int, ...] = ()
+    """Indices of the calls in which the step function was traced."""
+    steps_per_call: int = 1
+    wait_missing: str = ""
+    """Why waits are not known, empty where they are."""
+    callbacks: tuple[CallbackTime, ...] = ()
+    events: tuple[BoundaryEvent, ...] = ()
+    validations: tuple[ValidationRun, ...] = ()
+    first_call_index: int = 0
+    """Calls before this one were dropped to bound memory."""
+    cut: str = ""
+    """Why the run ended before it had enough steps, empty where it had."""
+    nan_loss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One batch, kept on the device, through the same train function again and again."""
+
+    call_s: tuple[float, ...]
+    cpu_s: float
+    """Processor time of the process during all calls."""
+    first_call_s: float
+    empty_call_s: tuple[float, ...] = ()
+    """The same call with a step that does nothing: what dispatch costs."""
+    graph_call_s: tuple[float, ...] = ()
+    """The step compiled to a graph, where the job runs it eagerly."""
+    graph_missing: str = ""
+    steps_per_call: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InputAlone:
+    """The input without the model."""
+
+    batch_s: tuple[float, ...]
+    """Time for each batch in the steady state."""
+    cpu_s: float
+    """Processor time of the process during these batches."""
+    first_batch_s: float
+    """Time to the first batch: creating the iterator and filling buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageParameter:
+    """A knob of a stage, as the runtime has it now."""
+
+    name: str
+    value: float
+    tunable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of the input pipeline that really runs."""
+
+    id: int
+    name: str
+    """The runtime's name of the node: `ParallelMapV2`, `Prefetch` …"""
+    label: str = ""
+    """A name that the user recognises: `map(decode)`."""
+    inputs: tuple[int, ...] = ()
+    elements: int = 0
+    processing_s: float = 0.0
+    """Time spent in this stage alone, all elements and threads together."""
+    buffered: float = 0.0
+    bytes_produced: float = 0.0
+    asynchronous: bool = False
+    parallelism: Maybe = Missing("this stage has no parallelism")
+    parameters: tuple[StageParameter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The input pipeline as it runs (from the runtime's model) and as it was written (from its graph)."""
+
+    stages: tuple[Stage, ...] = ()
+    output: int | None = None
+    written: tuple[str, ...] = ()
+    """The transformations that the caller wrote, source first, as they would write them."""
+    written_ops: tuple[str, ...] = ()
+    """Op types in the dataset's graph, functions included."""
+    python_functions: tuple[str, ...] = ()
+    """Stages whose function calls back into Python."""
+    autotune: bool = True
+    deterministic: bool = True
+    missing: str = ""
+    """Why the runtime's model is not known, empty where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """The host at one moment of the live run."""
+
+    at_s: float
+    process_cpu_s: float
+    system_cpu_s: float
+    rss_bytes: int
+    read_bytes: Maybe = Missing("the platform does not tell")
+    write_bytes: Maybe = Missing("the platform does not tell")
+    runnable: Maybe = Missing("the platform does not tell")
+    threads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What the diagnosis itself cost."""
+
+    total_s: float
+    phases_s: dict[str, float] = field(default_factory=dict)
+    per_step_s: Maybe = Missing("not measured")
+    """What the instrument adds to a step."""
+    budget_s: Maybe = Missing("no budget: the caller's own training was measured")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """Everything that was measured, stage by stage; what was not is `Missing` with the reason."""
+
+    environment: Environment
+    job: Job
+    live: Live | Missing
+    replay: Replay | Missing
+    input_alone: InputAlone | Missing
+    pipeline: Pipeline | Missing
+    overhead: Overhead
+    host: tuple[HostSample, ...] = ()
+    device: Missing = Missing("device timelines are not read yet")
+    gpu: Missing = Missing("GPU telemetry is not read yet")
+    placement: Missing = Missing("op placement is not read yet")

@@ -1,0 +1,1 @@
+"""A report becomes text: one file for each form."""

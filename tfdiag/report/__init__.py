@@ -1,0 +1,1 @@
+"""Findings and suggestions become a report: ranking, building, the JSON form and its schema."""
