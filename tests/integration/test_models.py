@@ -6,7 +6,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tests.integration import jobs
