@@ -12,7 +12,7 @@ TIMEOUT_S = 180.0
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code with this process' import path; warnings are errors there too."""
+    """Run code with this process' import path."""
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={
