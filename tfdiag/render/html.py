@@ -152,7 +152,7 @@ def _problem(problem: Problem) -> str:
 
 
 def _change(change: Change) -> str:
-    code = f"<pre><code>{_diff(change.code)}</code></pre>" if change.code else ""
+    code = f'<pre tabindex="0"><code>{_diff(change.code)}</code></pre>' if change.code else ""
     return (
         f'<article><div class="top"><h3>{_text(change.text)}</h3>'
         f'<code class="dim">{_text(change.id)}</code></div>{_rows(change.facts)}{code}</article>'

@@ -47,7 +47,7 @@ def _step(step: Step) -> Iterator[tuple[str, Maybe | float]]:
     yield "step/first_s", step.first_step
     yield "step/compile_once_s", step.compile_once
     yield "step/first_batch_s", step.first_batch
-    yield "step/steady", step.steady_steps
+    yield "step/steady_steps", step.steady_steps
     yield "step/outliers", step.outliers
     for name, part in step.segments.items():
         yield f"segment/{_slug(name)}/s", part

@@ -78,7 +78,7 @@ class Report(ReportData):
     def __repr__(self) -> str:
         """Give one short line: the fields hold long series."""
         step = quantity(self.step.mean) if isinstance(self.step, Step) else "not measured"
-        return f"<tfdiag.Report {self.verdict.code!r}, step {step}, {len(self.findings)} findings>"
+        return f"<tfdiag.Report {self.verdict.code!r}, step {step}, findings: {len(self.findings)}>"
 
     def _repr_html_(self) -> str:
         return html.to_fragment(self)
