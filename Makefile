@@ -3,6 +3,7 @@
 #   make demo    diagnose the embedded example: on the terminal, and in tfdiag-report.html and .json
 #   make test    run the tests
 #   make lint    run the linters
+#   make readme  diagnose the example, and show the outcome in README.md
 #   make dev     only install what the tests and linters need
 #   make clean   forget the environment and the reports
 #
@@ -17,7 +18,7 @@ venv := .venv
 python := $(venv)/bin/python
 pip := $(python) -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint dev clean
+.PHONY: demo test lint readme dev clean
 
 demo: $(venv)/.demo
 	@$(python) examples/slow_input.py
@@ -28,7 +29,11 @@ test: $(venv)/.dev
 lint: $(venv)/.dev
 	@.ci/run lint
 
+readme: $(venv)/.dev demo
+	@$(python) tools/refresh_readme.py
+
 dev: $(venv)/.dev
+	@:
 
 clean:
 	rm -rf $(venv) tfdiag-report.*
