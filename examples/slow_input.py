@@ -1,6 +1,6 @@
 """A small network that trains on pictures, fed by an augmentation that is far too slow.
 
-It diagnoses itself: the report goes to the terminal, to tfdiag-report.html and to tfdiag-report.json.
+The report goes to the terminal, to tfdiag-report.html and to tfdiag-report.json.
 """
 
 import os

@@ -40,10 +40,8 @@ def sections(check: Check) -> dict[str, str]:
         else:
             lines.append(line)
     if tuple(found) != SECTIONS:
-        told = ", ".join(found) or "none"
-        sys.exit(
-            f"{source(check)}: its docstring has the sections {told}; it needs {', '.join(SECTIONS)}"
-        )
+        has, needs = ", ".join(found) or "none", ", ".join(SECTIONS)
+        sys.exit(f"{source(check)}: its docstring has the sections {has}; it needs {needs}")
     texts = {name: textwrap.dedent("\n".join(lines)).strip() for name, lines in found.items()}
     for name, text in texts.items():
         if not text:
@@ -58,8 +56,8 @@ def page(check: Check) -> str:
         f"# {check.id}",
         check.title,
         *(f"## {name}\n\n{text}" for name, text in sections(check).items()),
-        f'To silence it: `tfdiag.diagnose(model, dataset, ignore=("{check.id}",))`.'
-        f" All checks: [index](index.md#{check.topic}).",
+        f'To silence it: `tfdiag.diagnose(model, dataset, ignore=("{check.id}",))`.',
+        f"All checks: [index](index.md#{check.topic}).",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -72,8 +70,8 @@ def index(checks: Iterable[Check]) -> str:
     parts = [
         "<!-- Written by tools/generate_docs.py from tfdiag/checks/. -->",
         "# Checks",
-        "A check fires on what a problem costs, not on how the code looks. Its id is what a report"
-        " names,\nwhat `ignore=` takes, and what `tfdiag explain ID` prints.",
+        "A check fires on what a problem costs, not on how the code looks.",
+        "Its id is what a report names, what `ignore=` takes, and what `tfdiag explain ID` prints.",
     ]
     for topic in sorted(topics):
         rows = [

@@ -1,7 +1,7 @@
 """Show in README.md the report that `make demo` has left in tfdiag-report.json.
 
-With `--check` nothing is written: the exit status says whether README.md tells another story. Two runs
-never measure the same numbers, so there only the words and their order count.
+With `--check` nothing is written: the exit status says whether README.md tells another story. Two
+runs never measure the same numbers, so there only the words and their order count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import tfdiag
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 REPORT = ROOT / "tfdiag-report.json"
-BLOCK = re.compile(r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL
+)
 
 
 def words(text: str) -> list[str]:
