@@ -1,0 +1,49 @@
+"""Show in README.md the report that `make demo` has left in tfdiag-report.json.
+
+With `--check` nothing is written: the exit status says whether README.md tells another story. Two
+runs never measure the same numbers, so there only the words and their order count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import tfdiag
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+REPORT = ROOT / "tfdiag-report.json"
+BLOCK = re.compile(
+    r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL
+)
+
+
+def words(text: str) -> list[str]:
+    """Keep what does not change from one run to the next."""
+    return re.findall(r"[A-Za-z][A-Za-z_`-]+", text)
+
+
+def main() -> None:
+    """Replace the block between the markers, or compare it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, fail where stale")
+    only_check = parser.parse_args().check
+
+    if not REPORT.exists():
+        sys.exit("there is no tfdiag-report.json: run `make demo` first")
+    shown = str(tfdiag.load(REPORT)).rstrip() + "\n"
+    text = README.read_text(encoding="utf-8")
+    found = BLOCK.search(text)
+    if found is None:
+        sys.exit("README.md has no block between `report: begin` and `report: end`")
+    if not only_check:
+        README.write_text(text[: found.start()] + shown + text[found.end() :], encoding="utf-8")
+    elif words(found.group()) != words(shown):
+        sys.exit(f"README.md shows another report than this one; run `make readme`\n\n{shown}")
+
+
+if __name__ == "__main__":
+    main()
