@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -133,6 +133,40 @@ class Marked(keras.Model):
             end = self._mark("end")
         with tf.control_dependencies([end]):
             return {name: tf.identity(value) for name, value in logs.items()}
+
+
+def plain_model(inside: Callable[[], object] | None = None) -> Any:
+    """Give a small compiled model, with a function that each of its training steps calls."""
+    model = Called(inside) if inside else keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model(np.zeros((1, FEATURES), "float32"))
+    return model
+
+
+class Called(keras.Model):
+    """A model whose train step calls a Python function."""
+
+    def __init__(self, inside: Callable[[], object]) -> None:
+        """Keep the function."""
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+        self._inside = inside
+
+    def call(self, x: Any) -> Any:
+        """Apply the layer."""
+        return self.dense(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """Call the function, and train."""
+
+        def call() -> np.int64:
+            self._inside()
+            return np.int64(0)
+
+        with tf.control_dependencies([tf.numpy_function(call, [], tf.int64)]):
+            data = tf.nest.map_structure(tf.identity, data)
+        logs: dict[str, Any] = super().train_step(data)
+        return logs
 
 
 # The input -----------------------------------------------------------------------------------
