@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -154,10 +155,14 @@ def test_version_as_a_module() -> None:
     assert done.stdout == f"tfdiag {__version__}\n"
 
 
-def test_a_closed_pipe_is_no_crash(saved: Path) -> None:
+@pytest.mark.parametrize("form", ["terminal", "html"])
+def test_a_closed_pipe_is_no_crash(saved: Path, form: str) -> None:
     """A reader that stops early, like `head`, gets no traceback."""
-    command = [sys.executable, "-m", "tfdiag", "show", str(saved), "--format", "html"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    command = [sys.executable, "-m", "tfdiag", "show", str(saved), "--format", form]
+    # With a buffer there is something left to flush at exit, into the closed pipe.
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=buffered) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
