@@ -1,10 +1,10 @@
-"""What does `DiagnosticsCallback` add to a `fit` whose steps take less than a millisecond?
+"""Compare `DiagnosticsCallback` with an empty callback, in steps below a millisecond.
 
     python -m benchmarks.callback_cost [--quads N]
 
-One process and one compiled model: blocks of steps with an empty Keras callback (A) and with ours (B)
-follow each other as A B B A, so that drift falls on both alike. A clock inside the loop, the same in
-both, times the steps after the first few of each block; the return of `fit` is not a clock.
+One process and one compiled model: blocks of steps with an empty Keras callback (A) and with ours
+(B) follow each other as A B B A, so that drift falls on both alike. A clock inside the loop, the
+same in both, times the steps after the first few of each block; the return of `fit` is not a clock.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ class Clock(keras.callbacks.Callback):
 def block(model: Any, dataset: Any, callback: Any) -> float:
     """Train one block, and give seconds per step."""
     clock = Clock()
-    model.fit(
-        dataset, steps_per_epoch=STEPS, callbacks=[callback, clock], verbose=0, shuffle=False
-    )
+    model.fit(dataset, steps_per_epoch=STEPS, callbacks=[callback, clock], verbose=0, shuffle=False)
     return clock.per_step()
 
 

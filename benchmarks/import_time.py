@@ -1,4 +1,4 @@
-"""What does `import tfdiag` cost, over `import sys` and as a ratio to `import numpy`?
+"""Time `import tfdiag`, over `import sys` and as a ratio to `import numpy`.
 
     python -m benchmarks.import_time [--rounds N]
 
@@ -42,9 +42,7 @@ def main() -> None:
         cost_ms(statement)  # compiles what is not compiled yet
     rounds = [[cost_ms(statement) for statement in STATEMENTS] for _ in range(chosen.rounds)]
     over_sys = [ours[0] - nothing[0] for nothing, _, ours in rounds]
-    ratios = [
-        (ours[1] - nothing[1]) / (numpy[1] - nothing[1]) for nothing, numpy, ours in rounds
-    ]
+    ratios = [(ours[1] - nothing[1]) / (numpy[1] - nothing[1]) for nothing, numpy, ours in rounds]
     ms, ms_low, ms_high = bootstrap(over_sys)
     ratio, low, high = bootstrap(ratios)
     goals = [

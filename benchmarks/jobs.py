@@ -75,7 +75,7 @@ def matmul_chain(x: tf.Tensor, turns: int) -> tf.Tensor:
     """Compute for a while, in TensorFlow alone."""
     seed = tf.eye(64) * 0.5 + tf.reduce_sum(x) * 0.0
     _, result = tf.while_loop(
-        lambda turn, value: turn < turns,
+        lambda turn, _: turn < turns,
         lambda turn, value: (turn + 1, tf.matmul(value, seed)),
         (tf.constant(0), seed),
         parallel_iterations=1,
@@ -129,7 +129,7 @@ class Marked(keras.Model):
             if self._turns:
                 x = x + 0.0 * matmul_chain(x, self._turns)
         logs: dict[str, Any] = super().train_step((x, y))
-        with tf.control_dependencies([value for value in tf.nest.flatten(logs)]):
+        with tf.control_dependencies(list(tf.nest.flatten(logs))):
             end = self._mark("end")
         with tf.control_dependencies([end]):
             return {name: tf.identity(value) for name, value in logs.items()}
@@ -360,12 +360,26 @@ class _Step:
     end: float = 0.0
     callback: float = 0.0
     validation: float = 0.0
+    opened: dict[str, float] = field(default_factory=dict)
+
+    def read(self, what: str, at: float) -> None:
+        """Take in a mark that belongs to this step, which includes what follows it."""
+        if what == "start":
+            self.start = self.start or at
+        elif what == "end":
+            self.end = self.end or at
+        elif what == "burnt":
+            self.callback += at - self.opened["burn"]
+        elif what == "validated":
+            self.validation += at - self.opened["validation"]
+        else:
+            self.opened[what] = at
 
 
 def _steps(marks: list[tuple[str, float]]) -> list[list[_Step]]:
     """Read the marks: for each run of `fit`, its steps."""
     runs: list[list[_Step]] = []
-    new_epoch, opened = False, {"burn": 0.0, "validation": 0.0}
+    new_epoch = False
     for what, at in marks:
         if what == "fit":
             runs.append([])
@@ -374,18 +388,8 @@ def _steps(marks: list[tuple[str, float]]) -> list[list[_Step]]:
         elif what == "begin":
             runs[-1].append(_Step(at, new_epoch))
             new_epoch = False
-        elif what in opened:
-            opened[what] = at
         elif runs and runs[-1]:
-            step = runs[-1][-1]
-            if what == "start" and not step.start:
-                step.start = at
-            elif what == "end" and not step.end:
-                step.end = at
-            elif what == "burnt":
-                step.callback += at - opened["burn"]
-            elif what == "validated":
-                step.validation += at - opened["validation"]
+            runs[-1][-1].read(what, at)
     return runs
 
 

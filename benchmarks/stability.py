@@ -1,6 +1,6 @@
-"""Do three diagnoses of the same job give the same verdict and the same top suggestion?
+"""Diagnose the same jobs three times: the same verdict and the same top suggestion.
 
-    python -m benchmarks.stability [--budget SECONDS] [--jobs N]
+python -m benchmarks.stability [--budget SECONDS] [--jobs N]
 """
 
 from __future__ import annotations
@@ -70,7 +70,12 @@ def main() -> None:
         row = one(plan, chosen.budget)
         rows.append(row)
         answers = sorted({" ".join(answer) for answer in row["answers"]})
-        print("same  " if row["same"] else "DIFFER", f"{plan.name:<34}", " | ".join(answers), flush=True)
+        print(
+            "same  " if row["same"] else "DIFFER",
+            f"{plan.name:<34}",
+            " | ".join(answers),
+            flush=True,
+        )
     share = sum(row["same"] for row in rows) / len(rows)
     goal = Goal("share of the jobs with the same answer three times", share, 1.0, above=True)
     report("stability", [goal], rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -89,10 +90,8 @@ def versions() -> dict[str, str]:
     """Say which versions were measured."""
     found = {"python": platform.python_version()}
     for name in ("tfdiag", "tensorflow", "tensorflow_cpu", "keras", "numpy"):
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

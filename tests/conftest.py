@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -20,8 +21,10 @@ ALLOWED_WARNINGS = (
     # `fit` says so at the end of every input whose length it did not know.
     "ignore:Your input ran out of data; interrupting training:UserWarning",
     # Keras 3.15 reads variables in a way that NumPy 2 deprecates.
-    "ignore:__array__ implementation doesn't accept a copy keyword"
-    ":DeprecationWarning:keras.src.backend.tensorflow.core",
+    (
+        "ignore:__array__ implementation doesn't accept a copy keyword"
+        ":DeprecationWarning:keras.src.backend.tensorflow.core"
+    ),
 )
 """What a user of Keras sees too, and can do nothing about."""
 
@@ -35,6 +38,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "error")
     for line in ALLOWED_WARNINGS:
         config.addinivalue_line("filterwarnings", line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Temporary files go to a folder of this run, where those of other processes don't show."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("temporary"))
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 @pytest.fixture(autouse=True)

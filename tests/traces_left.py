@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import math
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,7 +100,7 @@ def surroundings() -> Paths:
         "gc.get_threshold()": gc.get_threshold(),
         "gc.callbacks": tuple(Same(callback) for callback in gc.callbacks),
         "signal.getitimer()": signal.getitimer(signal.ITIMER_REAL)[1],
-        "os.getcwd()": os.getcwd(),
+        "Path.cwd()": Path.cwd(),
         "np.geterr()": tuple(sorted(np.geterr().items())),
         "logging.root.level": logging.root.level,
         "logging.root.handlers": tuple(
@@ -112,12 +114,11 @@ def surroundings() -> Paths:
     for number in signal.valid_signals():
         with contextlib.suppress(OSError, ValueError):
             paths[f"signal {int(number)}"] = Same(signal.getsignal(number))
-    for entry in os.listdir(tempfile.gettempdir()):
-        if entry.startswith("tfdiag"):
-            paths[f"temporary file {entry}"] = True
-    for entry in os.listdir():
-        if not entry.startswith(NOT_OURS):
-            paths[f"working directory {entry}"] = True
+    for entry in Path(tempfile.gettempdir()).iterdir():
+        paths[f"temporary file {entry.name}"] = True
+    for entry in Path().iterdir():
+        if not entry.name.startswith(NOT_OURS):
+            paths[f"working directory {entry.name}"] = True
     paths.update({f"environ {name}": value for name, value in os.environ.items()})
     paths.pop("environ PYTEST_CURRENT_TEST", None)
     if _loaded("tensorflow"):
@@ -140,8 +141,7 @@ def _loaded(package: str) -> bool:
 
 
 def _tensorflow_settings() -> Paths:
-    import tensorflow as tf
-
+    tf = sys.modules["tensorflow"]
     profiler = sys.modules.get("tensorflow.python.profiler.profiler_v2")
     return {
         "tf.config.functions_run_eagerly()": tf.config.functions_run_eagerly(),
@@ -205,12 +205,10 @@ def random_streams() -> Paths:
     """Give the states of the global generators: Python's, numpy's, TensorFlow's and Keras'."""
     paths: Paths = {
         "random.getstate()": random.getstate(),
-        "np.random.get_state()": _plain(np.random.get_state()),
+        "np.random.get_state()": _plain(np.random.get_state()),  # noqa: NPY002  # the global one is meant
     }
     if _loaded("tensorflow"):
-        from tensorflow.python.eager import context
-
-        seeds = context.context()
+        seeds = sys.modules["tensorflow.python.eager.context"].context()
         generator = getattr(seeds, "_rng", None)  # made by the first draw
         paths["TensorFlow's global seed"] = getattr(seeds, "_seed", None)
         paths["TensorFlow's op seeds"] = None if generator is None else generator.getstate()
@@ -221,11 +219,10 @@ def random_streams() -> Paths:
 
 def _keras_globals() -> Paths:
     """Give Keras' own globals: the names it has handed out and its global seed generator."""
-    from keras.src.backend.common import global_state
-
+    tracker = sys.modules["keras.src.backend.common.global_state"].GLOBAL_STATE_TRACKER
     kept = {
         name: value
-        for name, value in vars(global_state.GLOBAL_STATE_TRACKER).items()
+        for name, value in vars(tracker).items()
         # a memo of names that are unique within one call, emptied by Keras itself
         if not name.startswith("_")
     }
@@ -286,6 +283,7 @@ class _Walk:
         self._kept: list[Any] = []
 
     def visit(self, path: str, value: Any, *, walk: bool = False) -> None:
+        """Flatten a value; `walk` goes into an object that is not Keras' too."""
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes, type)):
             self.paths[path] = _nan_safe(value)
         elif isinstance(value, np.ndarray | np.generic):
@@ -294,18 +292,8 @@ class _Walk:
             self._variable(path, value)
         elif id(value) in self._seen:
             self.paths[path] = Same(value)
-        elif isinstance(value, Mapping):
-            self._remember(value)
-            self.paths[path] = f"mapping of {len(value)}"
-            for key, entry in value.items():
-                self.visit(f"{path}[{_key(key)}]", entry)
-        elif isinstance(value, list | tuple):
-            self._remember(value)
-            self.paths[path] = f"sequence of {len(value)}"
-            for index, entry in enumerate(value):
-                self.visit(f"{path}[{index}]", entry)
-        elif isinstance(value, set | frozenset):
-            self.paths[path] = frozenset(Same(entry) if _owns(entry) else entry for entry in value)
+        elif isinstance(value, Mapping | list | tuple | set | frozenset):
+            self._container(path, value)
         elif walk or (_of_framework(value) and hasattr(value, "__dict__")):
             self._remember(value)
             self.paths[path] = Same(value)
@@ -314,6 +302,21 @@ class _Walk:
                     self.visit(f"{path}.{name}", entry)
         else:
             self.paths[path] = Same(value)
+
+    def _container(self, path: str, value: Any) -> None:
+        """Compare a container by what is in it: a copy of it is as good."""
+        self._remember(value)
+        if isinstance(value, Mapping):
+            self.paths[path] = f"mapping of {len(value)}"
+            entries = [(_key(key), entry) for key, entry in value.items()]
+        elif isinstance(value, list | tuple):
+            self.paths[path] = f"sequence of {len(value)}"
+            entries = [(str(index), entry) for index, entry in enumerate(value)]
+        else:
+            self.paths[path] = frozenset(Same(entry) if _owns(entry) else entry for entry in value)
+            entries = []
+        for name, entry in entries:
+            self.visit(f"{path}[{name}]", entry)
 
     def _variable(self, path: str, variable: Any) -> None:
         """A variable must be the same object and hold the same bits, on each replica."""
@@ -344,7 +347,7 @@ def _key(key: Any) -> str:
 
 
 def _nan_safe(value: Any) -> Any:
-    return "nan" if isinstance(value, float) and value != value else value
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
 
 
 def _plain(value: Any) -> Any:

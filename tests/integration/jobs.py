@@ -80,13 +80,13 @@ def on_each_batch(dataset: tf.data.Dataset, act: Callable[[int], None]) -> tf.da
         with tf.control_dependencies([seen]):
             return tf.nest.map_structure(tf.identity, batch)
 
-    return no_autotune(dataset.enumerate().map(lambda k, batch: watched(k, batch)))
+    return no_autotune(dataset.enumerate().map(watched))
 
 
 class TellsEachStep(keras.layers.Layer):
     """A layer that calls back into Python in every training step."""
 
-    def __init__(self, act: Callable[[], None], **kwargs: Any) -> None:
+    def __init__(self, act: Callable[[], object], **kwargs: Any) -> None:
         """Keep what is called."""
         super().__init__(**kwargs)
         self._act = act
@@ -109,7 +109,7 @@ class TellsEachStep(keras.layers.Layer):
         return input_shape
 
 
-def watched_model(act: Callable[[], None], **compile_args: Any) -> Any:
+def watched_model(act: Callable[[], object], **compile_args: Any) -> Any:
     """Give a model that calls `act()` in every training step."""
     inputs = keras.Input((FEATURES,))
     hidden = keras.layers.Dense(8)(TellsEachStep(act)(inputs))

@@ -108,9 +108,8 @@ def test_numbers_that_make_no_sense(bad: dict[str, Any]) -> None:
     dataset: Any = jobs.arrays() if "batch_size" in bad else taken.dataset
     ((name, value),) = bad.items()
 
-    with leaves_no_trace(model, dataset=dataset):
-        with pytest.raises(tfdiag.TfdiagError) as error:
-            diagnose(model, dataset, **bad)
+    with leaves_no_trace(model, dataset=dataset), pytest.raises(tfdiag.TfdiagError) as error:
+        diagnose(model, dataset, **bad)
 
     says(error, name, str(value))
     assert taken.count == 0
@@ -145,9 +144,8 @@ def test_empty_dataset(name: str) -> None:
     """A dataset without a batch is said to be empty."""
     model, dataset = jobs.tiny_model(), EMPTY[name]()
 
-    with leaves_no_trace(model, dataset=dataset):
-        with pytest.raises(tfdiag.TfdiagError) as error:
-            diagnose(model, dataset)
+    with leaves_no_trace(model, dataset=dataset), pytest.raises(tfdiag.TfdiagError) as error:
+        diagnose(model, dataset)
 
     says(error, "empty")
 
@@ -168,9 +166,8 @@ def test_wrong_structure(name: str) -> None:
     """A dataset that the model can't take is refused with what it yields."""
     model, dataset = jobs.tiny_model(), WRONG_STRUCTURE[name]()
 
-    with leaves_no_trace(model, dataset=dataset):
-        with pytest.raises(tfdiag.TfdiagError) as error:
-            diagnose(model, dataset)
+    with leaves_no_trace(model, dataset=dataset), pytest.raises(tfdiag.TfdiagError) as error:
+        diagnose(model, dataset)
 
     says(error)
 

@@ -61,7 +61,7 @@ def test_budget_is_kept(name: str) -> None:
 def test_step_that_takes_longer_than_the_budget() -> None:
     """A step that outlasts the budget: the diagnosis ends in time and says so."""
     gate = threading.Event()
-    model = jobs.watched_model(lambda: gate.wait(20.0) and None)
+    model = jobs.watched_model(lambda: gate.wait(20.0))
     dataset = jobs.batches(20)
 
     with leaves_no_trace(model, dataset=dataset):

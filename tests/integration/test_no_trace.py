@@ -20,7 +20,7 @@ from tests.integration.expectations import BUDGET_S, diagnose, is_sound
 from tests.traces_left import leaves_no_trace
 
 
-class Boom(Exception):
+class CallersError(Exception):
     """An error of the caller's own."""
 
 
@@ -51,7 +51,7 @@ def failing(hook: str, error: BaseException, *, after: int = 0) -> Any:
 @pytest.mark.parametrize("hook", HOOKS)
 def test_exception_in_a_callback(hook: str) -> None:
     """An error in a callback comes out as the cause of a TfdiagError, and nothing has changed."""
-    model, dataset, error = jobs.tiny_model(), jobs.batches(20), Boom("in the callback")
+    model, dataset, error = jobs.tiny_model(), jobs.batches(20), CallersError("in the callback")
     callback = failing(hook, error)
     kwargs = {"callbacks": [callback], "validation_data": jobs.batches(5), "epochs": 3}
 
@@ -69,7 +69,7 @@ def test_dataset_that_fails_at_batch_k(at: int) -> None:
 
     def fail(k: int) -> None:
         if k == at:
-            raise Boom(f"bad record {k}")
+            raise CallersError(f"bad record {k}")
 
     dataset = jobs.on_each_batch(jobs.batches(20), fail)
     with leaves_no_trace(model, dataset=dataset):
@@ -91,7 +91,7 @@ def test_py_dataset_that_fails_at_batch_k(at: int) -> None:
         def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
             """Give a batch, or not."""
             if index == at:
-                raise Boom(f"bad record {index}")
+                raise CallersError(f"bad record {index}")
             return super().__getitem__(index)
 
     dataset = Fails()
@@ -106,7 +106,7 @@ def test_exception_in_the_train_step() -> None:
 
     def act() -> None:
         if next(calls) == 5:
-            raise Boom("in the step")
+            raise CallersError("in the step")
 
     model, dataset = jobs.watched_model(act), jobs.batches(None)
 
@@ -166,9 +166,8 @@ def test_ctrl_c_in_each_phase(phase: str) -> None:
     model = jobs.watched_model(phases.on_step)
     dataset = jobs.on_each_batch(jobs.batches(None), phases.on_batch)
 
-    with leaves_no_trace(model, dataset=dataset):
-        with pytest.raises(KeyboardInterrupt):
-            diagnose(model, dataset)
+    with leaves_no_trace(model, dataset=dataset), pytest.raises(KeyboardInterrupt):
+        diagnose(model, dataset)
 
     assert phases.pressed
 
@@ -186,9 +185,8 @@ def test_ctrl_c_while_the_input_runs_alone() -> None:
     model = jobs.watched_model(on_step)
     dataset = jobs.on_each_batch(jobs.batches(None), phases.on_batch)
 
-    with leaves_no_trace(model, dataset=dataset):
-        with pytest.raises(KeyboardInterrupt):
-            diagnose(model, dataset)
+    with leaves_no_trace(model, dataset=dataset), pytest.raises(KeyboardInterrupt):
+        diagnose(model, dataset)
 
     assert phases.pressed
 

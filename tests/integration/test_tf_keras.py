@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tf_keras
 
+import tfdiag
 from tests.integration import jobs
 from tests.integration.expectations import diagnose, is_sound
 from tests.traces_left import leaves_no_trace
@@ -74,8 +75,6 @@ def test_training_goes_on_as_without() -> None:
 
 def test_uncompiled_model_is_refused() -> None:
     """An uncompiled model of the older Keras is refused as one of the newer is."""
-    import tfdiag
-
     model = tf_keras.Sequential([tf_keras.Input((jobs.FEATURES,)), tf_keras.layers.Dense(1)])
 
     with leaves_no_trace(model), pytest.raises(tfdiag.TfdiagError, match="compile"):

@@ -70,9 +70,7 @@ def input_facts(alone: InputAlone | Missing) -> InputFacts | Missing:
     return InputFacts(_steady_mean(alone.batch_s), alone.cpu_s / len(alone.batch_s))
 
 
-def break_down(
-    measurements: Measurements, steady: Steady, replay: ReplayFacts | Missing
-) -> Step:
+def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts | Missing) -> Step:
     """Split the mean step into its segments."""
     job = measurements.job
     live = measurements.live
@@ -96,10 +94,14 @@ def break_down(
             wait.source + ", with the first batch of each epoch",
             wait.count,
         )
-    compiled: Maybe = Quantity(steady.compile_s, "s", source="calls that traced", count=steady.traces)
+    compiled: Maybe = Quantity(
+        steady.compile_s, "s", source="calls that traced", count=steady.traces
+    )
     if job.run_eagerly or job.loop == "custom":
         compiled = Missing("traces are not counted in this kind of loop")
-    crossing = Missing(_NO_BUS if not _accelerated(measurements) else "device timelines are not read yet")
+    crossing = Missing(
+        _NO_BUS if not _accelerated(measurements) else "device timelines are not read yet"
+    )
     segments: dict[str, Maybe] = {
         "input_wait": wait,
         "host_to_device": crossing,
@@ -192,7 +194,9 @@ def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, M
     if isinstance(replay.empty, Missing):
         return (
             replay.empty,
-            Quantity(explained, "s", origin="estimated", source="replay, with its dispatch", count=count),
+            Quantity(
+                explained, "s", origin="estimated", source="replay, with its dispatch", count=count
+            ),
         )
     if isinstance(replay.graph, Estimate):
         # An eager step: what the graph does not need is dispatch.
@@ -237,15 +241,21 @@ def _without_replay(
     step = inside - steady.wait.value
     return (
         _quantity(steady.wait, "the runtime's gaps between batches"),
-        Quantity(step, "s", origin="estimated", source="the call less its wait, with dispatch", count=count),
+        Quantity(
+            step,
+            "s",
+            origin="estimated",
+            source="the call less its wait, with dispatch",
+            count=count,
+        ),
         launch,
-        Quantity(0.0, "s", origin="estimated", source="nothing is left over by construction", count=count),
+        Quantity(
+            0.0, "s", origin="estimated", source="nothing is left over by construction", count=count
+        ),
     )
 
 
-def _host_items(
-    steady: Steady, boundary: Boundary | None, per_call: float
-) -> list[HostItem]:
+def _host_items(steady: Steady, boundary: Boundary | None, per_call: float) -> list[HostItem]:
     items = []
     spent = 0.0
     for share in steady.callbacks:
@@ -279,7 +289,12 @@ def _host_items(
         items.append(
             HostItem(
                 "validation",
-                Quantity(boundary.validation_s * per_call, "s", source="validation", count=boundary.epochs),
+                Quantity(
+                    boundary.validation_s * per_call,
+                    "s",
+                    source="validation",
+                    count=boundary.epochs,
+                ),
                 boundary.validation_note,
             )
         )
@@ -296,7 +311,9 @@ def _host_items(
     items.append(
         HostItem(
             "epoch",
-            Quantity(max(0.0, rest) * per_call, "s", source="between epochs", count=boundary.epochs),
+            Quantity(
+                max(0.0, rest) * per_call, "s", source="between epochs", count=boundary.epochs
+            ),
             "start and end of epochs, spread over their steps",
         )
     )

@@ -187,7 +187,9 @@ def _calls_per_epoch(live: Live, job: Job, begins: list[int]) -> Maybe:
         return job.steps_per_epoch.scaled(1.0 / live.steps_per_call, "calls")
     lengths = np.diff(begins)
     if len(lengths):
-        return Quantity(float(np.median(lengths)), "calls", source="epochs seen", count=len(lengths))
+        return Quantity(
+            float(np.median(lengths)), "calls", source="epochs seen", count=len(lengths)
+        )
     return job.steps_per_epoch
 
 

@@ -67,9 +67,7 @@ class Request:
     progress: Callable[[str], None] | None = None
 
 
-def collect(
-    request: Request, make_callback: Callable[[Recorder], Any]
-) -> Measurements:
+def collect(request: Request, make_callback: Callable[[Recorder], Any]) -> Measurements:
     """Measure the job; everything of the caller's is as before, also when this raises."""
     return _Collection(request, make_callback).run()
 
@@ -194,9 +192,7 @@ class _Collection:
         run = self._own_loop if self.request.train_step is not None else self._fit
         with self._phase("the job as it is"):
             try:
-                worker.run(
-                    run, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now
-                )
+                worker.run(run, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now)
             except EndOfRun:
                 self.recorder.cut = self.recorder.cut or "the budget ended"
             except (TfdiagError, Abandoned, KeyboardInterrupt, SystemExit):
@@ -342,7 +338,9 @@ class _Collection:
         if tfdata.is_distributed(x):
             return x, nothing
         arguments = {
-            **{k: v for k, v in self.request.fit_kwargs.items() if k in ("class_weight", "shuffle")},
+            **{
+                k: v for k, v in self.request.fit_kwargs.items() if k in ("class_weight", "shuffle")
+            },
             **arguments,
         }
         with keras.quiet():
@@ -369,7 +367,11 @@ class _Collection:
             def work() -> Replay:
                 if request.train_step is not None:
                     return replay.measure_replay_of_step(
-                        request.train_step, batch, until=until, clock=request.clock, should_stop=stop
+                        request.train_step,
+                        batch,
+                        until=until,
+                        clock=request.clock,
+                        should_stop=stop,
                     )
                 dataset = replay.resident(request.model, batch, self.element_spec)
                 return replay.measure_replay(
@@ -438,7 +440,9 @@ class _Collection:
                 "took from it are gone; pass a function that returns a fresh generator to keep them"
             )
         if "verbose" not in request.fit_kwargs and request.train_step is None:
-            self.notes.append("the progress bar was off; pass fit_kwargs={'verbose': 1} to measure it")
+            self.notes.append(
+                "the progress bar was off; pass fit_kwargs={'verbose': 1} to measure it"
+            )
         return replace(job, validation_steps=self._validation_steps())
 
     def _validation_steps(self) -> Maybe:

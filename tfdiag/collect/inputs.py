@@ -88,7 +88,9 @@ def resolve_input(
         if value is None:
             continue
         if name in data:
-            raise UsageError(f"{name} is given twice: as an argument and in fit_kwargs; pass it once")
+            raise UsageError(
+                f"{name} is given twice: as an argument and in fit_kwargs; pass it once"
+            )
         data[name] = value
     x = data.get("x")
     if x is None:
@@ -110,7 +112,9 @@ def resolve_input(
 def _classified(x: Any, data: dict[str, Any], custom: bool) -> Input:
     if tfdata.is_dataset(x):
         if tfdata.cardinality(x) == 0:
-            raise DatasetError("the dataset is empty: it yields no batch, so there is no step to measure")
+            raise DatasetError(
+                "the dataset is empty: it yields no batch, so there is no step to measure"
+            )
         return Input("tf.data.Dataset", data)
     if tfdata.is_distributed(x):
         return Input("distributed dataset", data)

@@ -35,7 +35,8 @@ def describe(
         steps_per_execution=keras.steps_per_execution(model),
         steps_per_epoch=steps_per_epoch or _epoch_steps(model, source, fit_kwargs),
         epochs=epochs,
-        run_eagerly=bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly(),
+        run_eagerly=bool(getattr(model, "run_eagerly", False))
+        or tensorflow.functions_run_eagerly(),
         jit_compile=getattr(model, "jit_compile", None) in (True, "True"),
         dtype_policy=str(getattr(getattr(model, "dtype_policy", None), "name", "")),
         strategy="" if default else strategy_name,

@@ -29,6 +29,8 @@ _SPILL_SHARE = 0.25
 """Values over this share of the free memory go to a file."""
 _ARRAY_LIMIT = 64 * 1024 * 1024
 """A numpy array that an object holds is copied up to this size: a dataset shuffles its indices in place."""
+
+
 class Snapshot:
     """The state of some objects, and of the random generators that a run draws from."""
 

@@ -261,9 +261,7 @@ def null_step(model: Any, names: list[str]) -> Any:
     with strategy.scope() if strategy is not None else contextlib.nullcontext():
         null = Null(name="null")
         options = {"run_eagerly": bool(model.run_eagerly), "jit_compile": False}
-        null.compile(
-            loss=None, steps_per_execution=int(steps_per_execution(model)), **options
-        )
+        null.compile(loss=None, steps_per_execution=int(steps_per_execution(model)), **options)
         built = null.make_train_function()
     return built if built is not None else null.train_function
 

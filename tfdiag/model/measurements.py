@@ -112,7 +112,13 @@ class BoundaryEvent:
     """Something that happened between calls of the train function."""
 
     kind: Literal[
-        "train_begin", "epoch_begin", "epoch_end", "epoch_done", "test_begin", "test_end", "train_end"
+        "train_begin",
+        "epoch_begin",
+        "epoch_end",
+        "epoch_done",
+        "test_begin",
+        "test_end",
+        "train_end",
     ]
     at_s: float
     """On the same clock as the calls."""

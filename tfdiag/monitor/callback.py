@@ -50,7 +50,9 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
     ) -> None:
         super().__init__()
         if every is not None and every <= 0:
-            raise UsageError(f"every counts steps between reports and must be positive, got {every}")
+            raise UsageError(
+                f"every counts steps between reports and must be positive, got {every}"
+            )
         self._ignore = check_ids(ignore)
         self._every = every
         self._on_report = on_report
@@ -142,13 +144,21 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Time the validation inside training."""
-        if self._recorder is not None and self._instrument is not None and self._instrument.attached:
+        if (
+            self._recorder is not None
+            and self._instrument is not None
+            and self._instrument.attached
+        ):
             self._recorder.test_begins()
             self._instrument.attach_test()
 
     def on_test_end(self, logs: Any = None) -> None:
         """Note how long it took."""
-        if self._recorder is not None and self._instrument is not None and self._instrument.attached:
+        if (
+            self._recorder is not None
+            and self._instrument is not None
+            and self._instrument.attached
+        ):
             self._instrument.detach_test()
             self._recorder.test_ends()
 

@@ -18,7 +18,9 @@ def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe
     if isinstance(analysis.step, Missing):
         return analysis.step
     cores = usable_cores(analysis.measurements)
-    others = max((s.per_batch_s / s.parallelism for s in model.stages if s is not stage), default=0.0)
+    others = max(
+        (s.per_batch_s / s.parallelism for s in model.stages if s is not stage), default=0.0
+    )
     parallel = max(stage.per_batch_s / cores, others)
     python = _calls_python(model, stage)
     # A Python function holds the interpreter's lock while it works: then no thread helps it.
@@ -36,9 +38,7 @@ def _calls_python(model: PipelineModel, stage: StageTime) -> bool:
     return any(name in stage.label for name in model.python_functions)
 
 
-def suggest(
-    analysis: Analysis, check: str, model: PipelineModel, stage: StageTime
-) -> Suggestion:
+def suggest(analysis: Analysis, check: str, model: PipelineModel, stage: StageTime) -> Suggestion:
     """Suggest parallel calls for a map."""
     chain = written(analysis)
     target = stage.label if stage.label in chain else "map(…)"

@@ -11,7 +11,9 @@ __all__ = ["suggest"]
 _EVERY = 100
 
 
-def suggest(analysis: Analysis, check: str, callback: str, method: str, seconds: float) -> Suggestion:
+def suggest(
+    analysis: Analysis, check: str, callback: str, method: str, seconds: float
+) -> Suggestion:
     """Suggest to run the expensive part of a callback every hundredth time."""
     each_batch = "batch" in method
     every = _EVERY if each_batch else 10

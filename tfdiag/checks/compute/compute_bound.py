@@ -53,7 +53,9 @@ def run(analysis: Analysis) -> Iterator[Result]:
                     Quantity(_SHARE * analysis.step.mean_s, "s", origin="given"),
                     "above",
                 ),
-                Evidence("the most that any fix around the step can gain", analysis.bounds.best_speedup),
+                Evidence(
+                    "the most that any fix around the step can gain", analysis.bounds.best_speedup
+                ),
             ),
             where="the model",
             detail="What would come next: lower precision, a leaner model, or a faster device.",

@@ -63,11 +63,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 ),
                 where=f"{name}.{method}",
             ),
-            (
-                rarer_callback.suggest(
-                    analysis, CHECK.id, name, method, worst.per_step.value
-                ),
-            ),
+            (rarer_callback.suggest(analysis, CHECK.id, name, method, worst.per_step.value),),
         )
 
 

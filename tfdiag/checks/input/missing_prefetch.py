@@ -61,7 +61,9 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 ),
                 Evidence(
                     "stages that work ahead at the end of the running pipeline",
-                    Quantity(0, "stages", source="tf.data model" if model.from_model else "options"),
+                    Quantity(
+                        0, "stages", source="tf.data model" if model.from_model else "options"
+                    ),
                     Quantity(1, "stages", origin="given"),
                     "below",
                 ),

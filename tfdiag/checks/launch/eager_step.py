@@ -56,7 +56,9 @@ def run(analysis: Analysis) -> Iterator[Result]:
             evidence=(
                 Evidence(
                     "the step replayed eagerly",
-                    Quantity(call.value, "s", call.low, call.high, source="replay").scaled(per_step),
+                    Quantity(call.value, "s", call.low, call.high, source="replay").scaled(
+                        per_step
+                    ),
                 ),
                 Evidence(
                     "the same step as a graph",

@@ -60,7 +60,9 @@ def run(analysis: Analysis) -> Iterator[Result]:
                     "above",
                 ),
                 Evidence("dispatch", launch),
-                Evidence("training loop", Quantity(loop, "s", source="between calls, less callbacks")),
+                Evidence(
+                    "training loop", Quantity(loop, "s", source="between calls, less callbacks")
+                ),
             ),
             where="model.compile",
         ),
