@@ -92,9 +92,7 @@ def main() -> None:
     pages = {PAGES / f"{check.id}.md": page(check) for check in checks}
     pages[PAGES / "index.md"] = index(checks)
     stale = [
-        path
-        for path, text in pages.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
+        path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     orphans = sorted(set(PAGES.glob("*.md")) - set(pages))
     if only_check:

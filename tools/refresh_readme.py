@@ -16,9 +16,7 @@ import tfdiag
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 REPORT = ROOT / "tfdiag-report.json"
-BLOCK = re.compile(
-    r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL
-)
+BLOCK = re.compile(r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL)
 
 
 def words(text: str) -> list[str]:
