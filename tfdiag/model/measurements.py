@@ -225,12 +225,11 @@ class Pipeline:
     output: int | None = None
     written: tuple[str, ...] = ()
     """The transformations that the caller wrote, source first, as they would write them."""
-    written_ops: tuple[str, ...] = ()
-    """Op types in the dataset's graph, functions included."""
     python_functions: tuple[str, ...] = ()
     """Stages whose function calls back into Python."""
     autotune: bool = True
-    deterministic: bool = True
+    prefetch_injected: bool = True
+    """The runtime adds a prefetch at the end by itself."""
     missing: str = ""
     """Why the runtime's model is not known, empty where it is."""
 

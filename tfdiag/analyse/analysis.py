@@ -1,0 +1,78 @@
+"""Everything that checks look at, worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfdiag.analyse.breakdown import (
+    InputFacts,
+    ReplayFacts,
+    bounds_of,
+    break_down,
+    input_facts,
+    replay_facts,
+)
+from tfdiag.analyse.pipeline import PipelineModel, pipeline_model
+from tfdiag.analyse.steady import Steady, steady_state
+from tfdiag.analyse.verdict import judge
+from tfdiag.model.measurements import Measurements
+from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.report import Bounds, Step, Verdict
+
+__all__ = ["Analysis", "analyse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Measurements and what follows from them."""
+
+    measurements: Measurements
+    steady: Steady | Missing
+    step: Step | Missing
+    replay: ReplayFacts | Missing
+    input_alone: InputFacts | Missing
+    pipeline: PipelineModel | Missing
+    bounds: Bounds
+    verdict: Verdict
+
+    def share(self, seconds: float) -> float:
+        """Give seconds per step as a share of the mean step."""
+        if isinstance(self.step, Missing) or self.step.mean_s <= 0:
+            return 0.0
+        return seconds / self.step.mean_s
+
+    def segment(self, name: str) -> float:
+        """Give the seconds of a segment, 0 where it is missing: for sums, not for judgements."""
+        if isinstance(self.step, Missing):
+            return 0.0
+        value = self.step.segments[name]
+        return value.value if isinstance(value, Quantity) else 0.0
+
+    def host_item(self, name: str) -> float:
+        """Give the seconds of one part of the host segment."""
+        if isinstance(self.step, Missing):
+            return 0.0
+        return sum(item.per_step.value for item in self.step.host_items if item.name == name)
+
+
+def analyse(measurements: Measurements) -> Analysis:
+    """Work out everything that can be said about a run."""
+    live = measurements.live
+    steady: Steady | Missing = (
+        live if isinstance(live, Missing) else steady_state(live, measurements.job)
+    )
+    replay = replay_facts(measurements.replay)
+    alone = input_facts(measurements.input_alone)
+    step: Step | Missing = (
+        steady if isinstance(steady, Missing) else break_down(measurements, steady, replay)
+    )
+    return Analysis(
+        measurements=measurements,
+        steady=steady,
+        step=step,
+        replay=replay,
+        input_alone=alone,
+        pipeline=pipeline_model(measurements.pipeline),
+        bounds=bounds_of(measurements, steady, step, replay, alone),
+        verdict=judge(measurements, step),
+    )

@@ -1,0 +1,364 @@
+"""Where the time of a step goes: exclusive segments that add up to the mean step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfdiag import stats
+from tfdiag.analyse.steady import Boundary, Steady
+from tfdiag.model.measurements import InputAlone, Measurements, Replay
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+from tfdiag.model.report import Bounds, HostItem, Step
+from tfdiag.stats import Estimate
+
+__all__ = ["ReplayFacts", "break_down", "bounds_of", "input_facts", "replay_facts"]
+
+_NO_BUS = "there is no accelerator, so nothing crosses a bus"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFacts:
+    """The step without input, in seconds per call of the train function."""
+
+    call: Estimate
+    empty: Estimate | Missing
+    graph: Estimate | Missing
+    cpu_per_call_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class InputFacts:
+    """The input without the model, in seconds per batch."""
+
+    batch: Estimate
+    cpu_per_batch_s: float
+
+
+def _steady_mean(series: tuple[float, ...]) -> Estimate:
+    values = np.asarray(series, dtype=np.float64)
+    return stats.mean(values[stats.warmup_end(values) :])
+
+
+def replay_facts(replay: Replay | Missing) -> ReplayFacts | Missing:
+    """Condense a replay."""
+    if isinstance(replay, Missing):
+        return replay
+    if len(replay.call_s) < 3:
+        return Missing("the batch was replayed fewer than three times")
+    empty: Estimate | Missing = Missing("the cost of dispatch was not measured")
+    if len(replay.empty_call_s) >= 3:
+        empty = stats.median(np.asarray(replay.empty_call_s))
+    graph: Estimate | Missing = Missing(replay.graph_missing or "the job already runs as a graph")
+    if len(replay.graph_call_s) >= 3:
+        graph = _steady_mean(replay.graph_call_s)
+    return ReplayFacts(
+        call=_steady_mean(replay.call_s),
+        empty=empty,
+        graph=graph,
+        cpu_per_call_s=replay.cpu_s / len(replay.call_s),
+    )
+
+
+def input_facts(alone: InputAlone | Missing) -> InputFacts | Missing:
+    """Condense what the input gave without the model."""
+    if isinstance(alone, Missing):
+        return alone
+    if len(alone.batch_s) < 3:
+        return Missing("fewer than four batches were read without the model")
+    return InputFacts(_steady_mean(alone.batch_s), alone.cpu_s / len(alone.batch_s))
+
+
+def break_down(
+    measurements: Measurements, steady: Steady, replay: ReplayFacts | Missing
+) -> Step:
+    """Split the mean step into its segments."""
+    job = measurements.job
+    live = measurements.live
+    assert not isinstance(live, Missing)
+    per_step = 1.0 / live.steps_per_call
+    boundary, per_call = _boundary_per_call(steady)
+    wait, device, launch, unexplained = _inside_the_call(steady, replay)
+    restart = boundary.restart_s * per_call if boundary is not None else 0.0
+    items = _host_items(steady, boundary, per_call)
+    host = sum(item.per_step.value for item in items)
+    total = steady.period.value + restart
+    if boundary is not None:
+        total += boundary.total_s * per_call
+    if isinstance(wait, Quantity) and restart:
+        wait = Quantity(
+            wait.value + restart,
+            wait.unit,
+            None if wait.low is None else wait.low + restart,
+            None if wait.high is None else wait.high + restart,
+            wait.origin,
+            wait.source + ", with the first batch of each epoch",
+            wait.count,
+        )
+    compiled: Maybe = Quantity(steady.compile_s, "s", source="calls that traced", count=steady.traces)
+    if job.run_eagerly or job.loop == "custom":
+        compiled = Missing("traces are not counted in this kind of loop")
+    crossing = Missing(_NO_BUS if not _accelerated(measurements) else "device timelines are not read yet")
+    segments: dict[str, Maybe] = {
+        "input_wait": wait,
+        "host_to_device": crossing,
+        "device_compute": device,
+        "collective": Missing("collectives are not traced yet") if job.replicas > 1
+        else Missing("the job has one replica"),
+        "launch": launch,
+        "device_to_host": crossing,
+        "host": Quantity(host, "s", source="between calls of the train function", count=steady.calls),
+        "compile": compiled,
+        "unexplained": unexplained,
+    }  # fmt: skip
+    half = (steady.period.high - steady.period.low) / 2
+    return Step(
+        mean_s=total * per_step,
+        mean=Quantity(
+            total * per_step,
+            "s",
+            max(0.0, total - half) * per_step,
+            (total + half) * per_step,
+            source="steady calls, and what happens between epochs",
+            count=steady.calls * live.steps_per_call,
+        ),
+        median=_quantity(steady.median, "steady calls").scaled(per_step),
+        segments={
+            name: value.scaled(per_step) if isinstance(value, Quantity) else value
+            for name, value in segments.items()
+        },
+        host_items=tuple(
+            HostItem(item.name, item.per_step.scaled(per_step), item.note) for item in items
+        ),
+        warmup_steps=steady.first * live.steps_per_call,
+        steady_steps=steady.calls * live.steps_per_call,
+        outliers=steady.outliers,
+        first_step=steady.first_call,
+        compile_once=steady.compile_once,
+        first_batch=(
+            Quantity(measurements.input_alone.first_batch_s, "s", source="input alone", count=1)
+            if isinstance(measurements.input_alone, InputAlone)
+            else measurements.input_alone
+        ),
+    )
+
+
+def _accelerated(measurements: Measurements) -> bool:
+    return any(device.kind not in ("CPU",) for device in measurements.environment.devices)
+
+
+def _boundary_per_call(steady: Steady) -> tuple[Boundary | None, float]:
+    if isinstance(steady.boundary, Missing) or isinstance(steady.calls_per_epoch, Missing):
+        return None, 0.0
+    return steady.boundary, 1.0 / max(1.0, steady.calls_per_epoch.value)
+
+
+def _inside_the_call(
+    steady: Steady, replay: ReplayFacts | Missing
+) -> tuple[Maybe, Maybe, Maybe, Maybe]:
+    """Split the mean call: wait, compute, launch, and what nothing explains."""
+    inside = steady.duration.value - steady.compile_s
+    count = steady.calls
+    if isinstance(replay, Missing):
+        return _without_replay(steady, inside, replay)
+    if isinstance(steady.wait, Estimate):
+        wait: Maybe = _quantity(steady.wait, "the runtime's gaps between batches")
+        step = inside - steady.wait.value
+    else:
+        estimate = max(0.0, inside - replay.call.value)
+        wait = Quantity(
+            estimate,
+            "s",
+            max(0.0, steady.duration.low - steady.compile_s - replay.call.high),
+            max(0.0, steady.duration.high - steady.compile_s - replay.call.low),
+            "estimated",
+            f"the call less the replay, because {steady.wait.reason}",
+            count,
+        )
+        step = inside - estimate
+    # What the replay can't account for is not compute. Beyond it nothing is known; within its
+    # interval the two are the same number.
+    explained = min(step, replay.call.high)
+    unexplained = Quantity(
+        step - explained, "s", source="the live call less its wait and the replay", count=count
+    )
+    launch, device = _launch_and_compute(replay, explained)
+    return wait, device, launch, unexplained
+
+
+def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, Maybe]:
+    count = replay.call.count
+    if isinstance(replay.empty, Missing):
+        return (
+            replay.empty,
+            Quantity(explained, "s", origin="estimated", source="replay, with its dispatch", count=count),
+        )
+    if isinstance(replay.graph, Estimate):
+        # An eager step: what the graph does not need is dispatch.
+        scale = explained / replay.call.value if replay.call.value > 0 else 0.0
+        compute = max(0.0, replay.graph.value - min(replay.empty.value, replay.graph.value)) * scale
+        launch = explained - compute
+        source = "eager replay less the same step as a graph"
+    else:
+        launch = min(replay.empty.value, explained)
+        compute = explained - launch
+        source = "the same call with a step that does nothing"
+    spread = replay.empty.high - replay.empty.value
+    return (
+        Quantity(
+            launch, "s", max(0.0, launch - spread), launch + spread, "estimated", source,
+            replay.empty.count,
+        ),
+        Quantity(
+            compute,
+            "s",
+            max(0.0, compute - spread - (replay.call.value - replay.call.low)),
+            compute + spread + (replay.call.high - replay.call.value),
+            "estimated",
+            "the call less its wait and its dispatch",
+            count,
+        ),
+    )  # fmt: skip
+
+
+def _without_replay(
+    steady: Steady, inside: float, missing: Missing
+) -> tuple[Maybe, Maybe, Maybe, Maybe]:
+    count = steady.calls
+    launch = Missing(f"dispatch is not told apart from compute without a replay ({missing.reason})")
+    if isinstance(steady.wait, Missing):
+        return (
+            steady.wait,
+            Missing("the call can't be split without the waits"),
+            launch,
+            Quantity(inside, "s", source="the whole call of the train function", count=count),
+        )
+    step = inside - steady.wait.value
+    return (
+        _quantity(steady.wait, "the runtime's gaps between batches"),
+        Quantity(step, "s", origin="estimated", source="the call less its wait, with dispatch", count=count),
+        launch,
+        Quantity(0.0, "s", origin="estimated", source="nothing is left over by construction", count=count),
+    )
+
+
+def _host_items(
+    steady: Steady, boundary: Boundary | None, per_call: float
+) -> list[HostItem]:
+    items = []
+    spent = 0.0
+    for share in steady.callbacks:
+        spent += share.per_call_s
+        items.append(
+            HostItem(
+                f"callback {share.callback}.{share.method}",
+                Quantity(share.per_call_s, "s", source="timed in fit", count=share.count),
+            )
+        )
+    # Clock readings sit a little outside of each other: the rest may come out below zero by a hair.
+    scale = 1.0 if spent <= steady.between.value or spent == 0 else steady.between.value / spent
+    if scale != 1.0:
+        items = [HostItem(i.name, i.per_step.scaled(scale), i.note) for i in items]
+    items.append(
+        HostItem(
+            "loop",
+            Quantity(
+                max(0.0, steady.between.value - spent * scale),
+                "s",
+                source="between calls, less callbacks",
+                count=steady.calls,
+            ),
+            "the training loop itself, between steps",
+        )
+    )
+    if boundary is None:
+        return items
+    rest = boundary.total_s - boundary.validation_s
+    if boundary.validation_s:
+        items.append(
+            HostItem(
+                "validation",
+                Quantity(boundary.validation_s * per_call, "s", source="validation", count=boundary.epochs),
+                boundary.validation_note,
+            )
+        )
+    for name, method, seconds in boundary.callbacks:
+        seconds = min(seconds, rest)
+        rest -= seconds
+        items.append(
+            HostItem(
+                f"callback {name}.{method}",
+                Quantity(seconds * per_call, "s", source="timed in fit", count=boundary.epochs),
+                "once an epoch, spread over its steps",
+            )
+        )
+    items.append(
+        HostItem(
+            "epoch",
+            Quantity(max(0.0, rest) * per_call, "s", source="between epochs", count=boundary.epochs),
+            "start and end of epochs, spread over their steps",
+        )
+    )
+    return items
+
+
+def bounds_of(
+    measurements: Measurements,
+    steady: Steady | Missing,
+    step: Step | Missing,
+    replay: ReplayFacts | Missing,
+    alone: InputFacts | Missing,
+) -> Bounds:
+    """Say how fast the step could be at most."""
+    if isinstance(step, Missing) or isinstance(steady, Missing):
+        reason = step if isinstance(step, Missing) else Missing("no steady state")
+        return Bounds(reason, reason, reason, reason)
+    live = measurements.live
+    assert not isinstance(live, Missing)
+    per_step = 1.0 / live.steps_per_call
+    bare: Maybe = Missing("nothing was replayed") if isinstance(replay, Missing) else _quantity(
+        replay.call, "replay of one batch"
+    ).scaled(per_step)  # fmt: skip
+    if isinstance(replay, Missing):
+        bare = replay
+    source: Maybe = alone if isinstance(alone, Missing) else _quantity(alone.batch, "input alone")
+    overlap: Maybe
+    if isinstance(replay, Missing) or isinstance(alone, Missing):
+        overlap = Missing("needs both the replay and the input alone")
+    else:
+        cores = usable_cores(measurements)
+        busy = (replay.cpu_per_call_s * per_step + alone.cpu_per_batch_s) / cores
+        value = max(replay.call.value * per_step, alone.batch.value, busy)
+        overlap = Quantity(
+            value,
+            "s",
+            max(replay.call.low * per_step, alone.batch.low, busy),
+            max(replay.call.high * per_step, alone.batch.high, busy),
+            "estimated",
+            "the longest of the step, the input, and their processor time over the cores",
+        )
+    best: Maybe = Missing("nothing was replayed")
+    if not isinstance(replay, Missing) and replay.call.value > 0:
+        floor = replay.call.value * per_step
+        best = Quantity(
+            step.mean_s / floor,
+            "x",
+            (step.mean.low or 0.0) / (replay.call.high * per_step),
+            (step.mean.high or 0.0) / max(1e-12, replay.call.low * per_step),
+            source="mean step over replay",
+        )
+    return Bounds(bare, source, overlap, best)
+
+
+def usable_cores(measurements: Measurements) -> float:
+    """Give the cores that the job may use, under the container's quota."""
+    cores = float(measurements.environment.cores)
+    quota = measurements.environment.cpu_quota
+    return min(cores, quota.value) if isinstance(quota, Quantity) else cores
+
+
+def _quantity(estimate: Estimate, source: str) -> Quantity:
+    return Quantity(
+        estimate.value, "s", estimate.low, estimate.high, "measured", source, estimate.count
+    )

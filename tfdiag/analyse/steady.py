@@ -1,0 +1,261 @@
+"""The steady state of a run: what one call of the train function costs, and what lies between epochs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tfdiag import stats
+from tfdiag.model.measurements import Job, Live, ValidationRun
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+from tfdiag.stats import Estimate
+
+__all__ = ["Boundary", "CallbackShare", "Steady", "steady_state"]
+
+Floats = npt.NDArray[np.float64]
+
+_EPOCH_METHODS = ("on_epoch_begin", "on_epoch_end")
+_BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end")
+_RETRACES_LEAST = 3
+"""Fewer traces than this in the steady state are single events, not a condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackShare:
+    """What one method of one callback costs, spread over the calls of the train function."""
+
+    callback: str
+    method: str
+    per_call_s: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """What happens once an epoch, in seconds per epoch."""
+
+    epochs: int
+    """How many ends of epochs were seen."""
+    total_s: float
+    """All of it, validation as long as it really is."""
+    validation_s: float
+    callbacks: tuple[tuple[str, str, float], ...]
+    """Callback, method, seconds per epoch."""
+    restart_s: float
+    """What the first batch of an epoch waits longer than others."""
+    validation_note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """Means over the steady calls, in seconds per call."""
+
+    first: int
+    calls: int
+    period: Estimate
+    median: Estimate
+    duration: Estimate
+    wait: Estimate | Missing
+    between: Estimate
+    compile_s: float
+    traces: int
+    callbacks: tuple[CallbackShare, ...]
+    boundary: Boundary | Missing
+    calls_per_epoch: Maybe
+    outliers: int
+    first_call: Maybe
+    compile_once: Maybe
+
+
+def steady_state(live: Live, job: Job) -> Steady | Missing:
+    """Find the steady state of a run; `Missing` when there were too few steps."""
+    start = np.asarray(live.start_s, dtype=np.float64)
+    duration = np.asarray(live.duration_s, dtype=np.float64)
+    wait = np.asarray(live.wait_s, dtype=np.float64)
+    if len(start) < 3:
+        return Missing(
+            f"only {len(start)} calls of the train function were seen, three are needed"
+            + (f" ({live.cut})" if live.cut else "")
+        )
+    begins = _epoch_begins(live, len(start))
+    inner = np.ones(len(start), dtype=bool)
+    inner[[begin - 1 for begin in begins if begin > 0]] = False
+    inner[-1] = False  # the last call's period was not seen to its end
+    traced = np.zeros(len(start), dtype=bool)
+    traced[[call - live.first_call_index for call in live.traced]] = True
+
+    index = np.flatnonzero(inner)
+    if len(index) == 0:
+        # Epochs of a single call: only the calls themselves can be told from what lies between.
+        index = np.arange(len(start) - 1)
+    period = np.append(np.diff(start), np.nan)
+    cut = stats.warmup_end(period[index])
+    last_early_trace = max((i for i in np.flatnonzero(traced) if i <= len(start) // 2), default=-1)
+    steady = index[cut:]
+    if np.any(steady > last_early_trace) and last_early_trace < len(start) // 4:
+        steady = steady[steady > last_early_trace]
+    retraces = int(np.count_nonzero(traced[steady]))
+    if retraces < _RETRACES_LEAST:
+        steady = steady[~traced[steady]]
+    if len(steady) < 2:
+        return Missing(
+            f"only {len(steady)} steady calls were seen" + (f" ({live.cut})" if live.cut else "")
+        )
+
+    in_call = duration[steady]
+    known = ~np.isnan(wait[steady])
+    waits: Estimate | Missing
+    if np.count_nonzero(known) >= max(2, 0.5 * len(steady)):
+        waits = stats.mean(wait[steady][known])
+    else:
+        waits = Missing(live.wait_missing or "the waits of too few calls are known")
+    typical = float(np.median(in_call))
+    hot = traced[steady]
+    compile_s = float(np.sum(np.maximum(0.0, in_call[hot] - typical))) / len(steady)
+    between = period[steady] - in_call
+    first_traced = bool(traced[0]) and live.first_call_index == 0
+    busy = typical - (waits.value if isinstance(waits, Estimate) else 0.0)
+    return Steady(
+        first=int(steady[0]),
+        calls=len(steady),
+        period=stats.mean(period[steady]),
+        median=stats.median(period[steady]),
+        duration=stats.mean(in_call),
+        wait=waits,
+        between=stats.mean(between),
+        compile_s=compile_s,
+        traces=retraces,
+        callbacks=_callbacks(live, int(steady[0]) + live.first_call_index),
+        boundary=_boundary(live, job, start, duration, traced, float(np.median(between)), begins),
+        calls_per_epoch=_calls_per_epoch(live, job, begins),
+        outliers=stats.outliers(period[steady]),
+        first_call=(
+            Quantity(float(duration[0]), "s", source="first call of the train function", count=1)
+            if live.first_call_index == 0
+            else Missing("the first call is no longer kept")
+        ),
+        compile_once=(
+            Quantity(
+                max(0.0, float(duration[0]) - busy),
+                "s",
+                origin="estimated",
+                source="first call less a steady one",
+                count=1,
+            )
+            if first_traced
+            else Missing("the step was not traced while it was watched")
+        ),
+    )
+
+
+def _epoch_begins(live: Live, count: int) -> list[int]:
+    begins = {
+        event.call - live.first_call_index for event in live.events if event.kind == "epoch_begin"
+    }
+    return sorted(begin for begin in begins if 0 <= begin < count)
+
+
+def _callbacks(live: Live, first: int) -> tuple[CallbackShare, ...]:
+    """Spread the batch methods of callbacks over the calls of the blocks that are steady."""
+    totals: dict[tuple[str, str], list[float]] = {}
+    rows = [row for row in live.callbacks if row.method in _BATCH_METHODS]
+    blocks = {(row.first_call, row.calls) for row in rows}
+    steady = {block for block in blocks if block[0] >= first}
+    if not steady and blocks:
+        steady = {max(blocks)}
+    # Blocks in which no callback ran have no row; calls are counted from block bounds instead.
+    if not steady:
+        return ()
+    begin = min(block[0] for block in steady)
+    end = live.first_call_index + len(live.start_s)
+    calls = max(1, end - begin)
+    for row in rows:
+        if row.first_call >= begin:
+            cell = totals.setdefault((row.callback, row.method), [0.0, 0.0])
+            cell[0] += row.total_s
+            cell[1] += row.count
+    return tuple(
+        CallbackShare(callback, method, total / calls, int(count))
+        for (callback, method), (total, count) in totals.items()
+    )
+
+
+def _calls_per_epoch(live: Live, job: Job, begins: list[int]) -> Maybe:
+    if isinstance(job.steps_per_epoch, Quantity):
+        return job.steps_per_epoch.scaled(1.0 / live.steps_per_call, "calls")
+    lengths = np.diff(begins)
+    if len(lengths):
+        return Quantity(float(np.median(lengths)), "calls", source="epochs seen", count=len(lengths))
+    return job.steps_per_epoch
+
+
+def _boundary(
+    live: Live,
+    job: Job,
+    start: Floats,
+    duration: Floats,
+    traced: npt.NDArray[np.bool_],
+    typical_between: float,
+    begins: list[int],
+) -> Boundary | Missing:
+    end = start + duration
+    gaps = []
+    restarts = []
+    typical = float(np.median(duration))
+    for begin in begins:
+        if begin == 0:
+            continue
+        gaps.append(float(start[begin] - end[begin - 1]) - typical_between)
+        if not traced[begin]:
+            restarts.append(float(duration[begin]) - typical)
+    finished = [event for event in live.events if event.kind == "train_end"]
+    if finished and any(event.kind == "epoch_end" for event in live.events):
+        gaps.append(finished[-1].at_s - float(end[-1]) - typical_between)
+    if not gaps:
+        return Missing("no epoch ended while the job was watched")
+    full, note = _validation(live.validations, job)
+    seen = [run.end_s - run.begin_s for run in live.validations]
+    # Each gap holds the validation as it was seen; put the full one in its place.
+    other = max(0.0, (sum(gaps) - sum(seen)) / len(gaps))
+    callbacks = _epoch_callbacks(live, len(gaps))
+    return Boundary(
+        epochs=len(gaps),
+        total_s=other + full,
+        validation_s=full,
+        callbacks=callbacks,
+        restart_s=max(0.0, float(np.median(restarts))) if restarts else 0.0,
+        validation_note=note,
+    )
+
+
+def _validation(runs: tuple[ValidationRun, ...], job: Job) -> tuple[float, str]:
+    """Give the seconds of one whole validation, spread over the epochs that have none."""
+    if not runs:
+        return 0.0, ""
+    freq = max(1, job.validation_freq)
+    complete = [run for run in runs if run.complete]
+    if complete:
+        # The first one traces the test function, which later ones do not.
+        steady = complete[1:] or complete
+        return float(np.mean([run.end_s - run.begin_s for run in steady])) / freq, ""
+    run = runs[-1]
+    rate = run.steady_call_s
+    steps = job.validation_steps
+    if isinstance(rate, Quantity) and isinstance(steps, Quantity):
+        calls = steps.value / max(1, job.steps_per_execution)
+        fixed = max(0.0, (run.end_s - run.begin_s) - run.in_calls_s)
+        return (fixed + rate.value * calls) / freq, (
+            f"cut short after {run.calls} of {calls:.0f} calls and extrapolated"
+        )
+    return (run.end_s - run.begin_s) / freq, "cut short: at least this long"
+
+
+def _epoch_callbacks(live: Live, epochs: int) -> tuple[tuple[str, str, float], ...]:
+    totals: dict[tuple[str, str], float] = {}
+    for row in live.callbacks:
+        if row.method in _EPOCH_METHODS:
+            key = (row.callback, row.method)
+            totals[key] = totals.get(key, 0.0) + row.total_s
+    return tuple((name, method, total / epochs) for (name, method), total in totals.items())

@@ -1,0 +1,121 @@
+"""The one-word answer, how sure it is, and what was missing for a better one."""
+
+from __future__ import annotations
+
+import math
+
+from tfdiag.model.measurements import Live, Measurements
+from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.report import Step, Verdict
+
+__all__ = ["VERDICT_SHARE", "judge"]
+
+VERDICT_SHARE = 0.25
+"""From this share of the step on, something that can be mended names the verdict."""
+_COMPUTE_SHARE = 0.5
+_UNEXPLAINED_SHARE = 0.3
+_FEW_STEPS = 30
+
+_WORDS = {
+    "input-bound": "The step waits for data",
+    "transfer-bound": "Copies between host and device take",
+    "launch-bound": "Dispatching the step (Python, launches, the training loop) takes",
+    "compute-bound": "The step computes for",
+    "host-bound": "Python around the step (callbacks, validation, epoch ends) takes",
+    "compile-bound": "Tracing and compiling take",
+    "communication-bound": "Replicas exchange gradients for",
+}
+
+
+def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
+    """Name what the step's time is spent on."""
+    if isinstance(step, Missing):
+        return Verdict("inconclusive", _sentence_without(step.reason), 0.0, 0.0, (step.reason,))
+    groups = _groups(step)
+    total = step.mean_s
+    shares = {code: seconds / total if total > 0 else 0.0 for code, seconds in groups.items()}
+    unexplained = _seconds(step, "unexplained") / total if total > 0 else 0.0
+    missing = _missing(measurements, step)
+    fixable = {code: share for code, share in shares.items() if code != "compute-bound"}
+    code = max(fixable, key=lambda key: fixable[key])
+    if fixable[code] < VERDICT_SHARE:
+        code = "compute-bound" if shares["compute-bound"] >= _COMPUTE_SHARE else ""
+    if not code or unexplained > max(_UNEXPLAINED_SHARE, shares[code]):
+        headline = (
+            f"No single cause: {unexplained:.0%} of the step of {_time(total)} can't be explained"
+        )
+        return Verdict("inconclusive", headline, unexplained, 0.3, missing)
+    share = shares[code]
+    verb = " for" if code == "input-bound" else ""
+    headline = f"{_WORDS[code]}{verb} {share:.0%} of its {_time(total)}."
+    return Verdict(code, headline, share, _confidence(measurements, step, shares, code), missing)
+
+
+def _sentence_without(reason: str) -> str:
+    return f"The job could not be judged: {reason}."
+
+
+def _time(seconds: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _seconds(step: Step, name: str) -> float:
+    value = step.segments[name]
+    return value.value if isinstance(value, Quantity) else 0.0
+
+
+def _groups(step: Step) -> dict[str, float]:
+    # The loop between steps is a fixed cost of each step, mended like dispatch and not like a callback.
+    loop = sum(item.per_step.value for item in step.host_items if item.name == "loop")
+    return {
+        "input-bound": _seconds(step, "input_wait"),
+        "transfer-bound": _seconds(step, "host_to_device") + _seconds(step, "device_to_host"),
+        "launch-bound": _seconds(step, "launch") + loop,
+        "compute-bound": _seconds(step, "device_compute"),
+        "host-bound": _seconds(step, "host") - loop,
+        "compile-bound": _seconds(step, "compile"),
+        "communication-bound": _seconds(step, "collective"),
+    }
+
+
+def _confidence(
+    measurements: Measurements, step: Step, shares: dict[str, float], code: str
+) -> float:
+    """Say how likely the same code would come out again, less for what had to be estimated."""
+    ordered = sorted((share for name, share in shares.items() if name != code), reverse=True)
+    if code == "compute-bound":
+        rival = VERDICT_SHARE - max(s for name, s in shares.items() if name != code)
+        margin = rival
+    else:
+        margin = max(shares[code] - VERDICT_SHARE, 0.0) + max(0.0, shares[code] - ordered[0]) / 2
+    low, high = step.mean.low, step.mean.high
+    noise = (high - low) / (2 * step.mean_s) if low is not None and high is not None else 1.0
+    certain = 0.5 * (1 + math.erf(margin / max(noise, 0.02) / math.sqrt(2)))
+    factor = 1.0
+    if step.steady_steps < _FEW_STEPS:
+        factor *= 0.5 + 0.5 * step.steady_steps / _FEW_STEPS
+    wait = step.segments["input_wait"]
+    if isinstance(wait, Missing):
+        factor *= 0.6
+    elif wait.origin == "estimated":
+        factor *= 0.85
+    if isinstance(measurements.replay, Missing):
+        factor *= 0.8
+    return round(max(0.0, min(0.99, certain * factor)), 3)
+
+
+def _missing(measurements: Measurements, step: Step) -> tuple[str, ...]:
+    reasons = []
+    for name in ("input_wait", "device_compute", "launch"):
+        value = step.segments[name]
+        if isinstance(value, Missing):
+            reasons.append(f"{name}: {value.reason}")
+    for label, part in (("replay", measurements.replay), ("input alone", measurements.input_alone)):
+        if isinstance(part, Missing):
+            reasons.append(f"{label}: {part.reason}")
+    if isinstance(measurements.live, Live) and measurements.live.cut:
+        reasons.append(measurements.live.cut)
+    return tuple(reasons)

@@ -1,0 +1,1 @@
+"""Python around the step."""

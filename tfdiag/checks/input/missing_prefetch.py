@@ -1,0 +1,75 @@
+"""Producing a batch and training on it alternate although they could overlap.
+
+What it measures
+    The wait for input in each step, and whether the last stage of the *running* pipeline works ahead of the
+    step. tf.data adds a prefetch by itself in most jobs, so what the dataset was written like says little;
+    the runtime's own model of the pipeline says it.
+Why it matters
+    Without working ahead, each step first waits for its batch to be made and then trains on it while the
+    input idles. Overlapped, a step takes the longer of the two.
+How to fix it
+    End the pipeline with `prefetch(tf.data.AUTOTUNE)`. Where the job switches off tf.data's own tuning
+    (`options.autotune.enabled = False`, `inject_prefetch = False`), nothing adds it for you.
+When to ignore it
+    When memory has no room for one more batch.
+References
+    https://www.tensorflow.org/guide/data_performance#prefetching
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.checks import facts
+from tfdiag.checks.registry import Check, Result, Undecided, severity_of
+from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.report import Evidence, Finding
+from tfdiag.remedies import prefetch
+
+__all__ = ["CHECK"]
+
+
+def run(analysis: Analysis) -> Iterator[Result]:
+    """Fire when overlap would hide a share of the step that is worth it."""
+    wait = facts.input_wait(analysis)
+    if analysis.share(wait) < facts.COST_SHARE:
+        return
+    model = facts.pipeline(analysis)
+    if model.prefetches:
+        return
+    if isinstance(analysis.input_alone, Missing):
+        raise Undecided(f"the input alone was not measured: {analysis.input_alone.reason}")
+    assert not isinstance(analysis.step, Missing)
+    rest = analysis.step.mean_s - wait
+    # What overlap can hide of the wait: all of it, or as much as there is step to hide it behind.
+    hidden = min(wait, rest)
+    cost = analysis.share(hidden)
+    if cost < facts.COST_SHARE:
+        return
+    yield Result(
+        Finding(
+            check=CHECK.id,
+            title="Nothing prepares the next batch while the step runs",
+            severity=severity_of(cost),
+            cost=facts.share(cost, source="wait that the step could hide"),
+            evidence=(
+                facts.wait_evidence(analysis, facts.COST_SHARE),
+                Evidence(
+                    "a batch from the input alone",
+                    Quantity(analysis.input_alone.batch.value, "s", source="input alone"),
+                ),
+                Evidence(
+                    "stages that work ahead at the end of the running pipeline",
+                    Quantity(0, "stages", source="tf.data model" if model.from_model else "options"),
+                    Quantity(1, "stages", origin="given"),
+                    "below",
+                ),
+            ),
+            where=" → ".join(model.written[-2:]),
+        ),
+        (prefetch.suggest(analysis, CHECK.id),),
+    )
+
+
+CHECK = Check("missing-prefetch", "Input and step alternate", "input", __doc__, run)

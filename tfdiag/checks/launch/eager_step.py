@@ -1,0 +1,80 @@
+"""The train step runs eagerly.
+
+What it measures
+    Whether the step runs eagerly (`run_eagerly=True`, or `tf.config.run_functions_eagerly(True)`), and how much
+    faster the same batch goes through the same step compiled to a graph.
+Why it matters
+    In an eager step Python dispatches each operation by itself, some ten to a hundred microseconds each; a graph
+    is dispatched once, and its operations run in parallel and fused.
+How to fix it
+    `model.compile(...)` without `run_eagerly`, and without `tf.config.run_functions_eagerly(True)`. What needs
+    Python values in the step has to be said with TensorFlow operations.
+When to ignore it
+    While debugging the step.
+References
+    https://www.tensorflow.org/guide/function
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.checks import facts
+from tfdiag.checks.registry import Check, Result, Undecided, severity_of
+from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.report import Evidence, Finding
+from tfdiag.remedies import graph_step
+
+__all__ = ["CHECK"]
+
+
+def run(analysis: Analysis) -> Iterator[Result]:
+    """Fire when an eager step would be faster as a graph."""
+    job = analysis.measurements.job
+    if not job.run_eagerly or job.loop == "custom":
+        return
+    if isinstance(analysis.replay, Missing):
+        raise Undecided(f"the step was not replayed: {analysis.replay.reason}")
+    graph = analysis.replay.graph
+    if isinstance(graph, Missing):
+        raise Undecided(graph.reason)
+    live = analysis.measurements.live
+    assert not isinstance(live, Missing) and not isinstance(analysis.step, Missing)
+    saved = (analysis.replay.call.value - graph.value) / live.steps_per_call
+    cost = analysis.share(saved)
+    if cost < facts.COST_SHARE:
+        return
+    per_step = 1.0 / live.steps_per_call
+    call = analysis.replay.call
+    yield Result(
+        Finding(
+            check=CHECK.id,
+            title="The train step runs eagerly",
+            severity=severity_of(cost),
+            cost=facts.share(cost, source="eager replay less graph replay"),
+            evidence=(
+                Evidence(
+                    "the step replayed eagerly",
+                    Quantity(call.value, "s", call.low, call.high, source="replay").scaled(per_step),
+                ),
+                Evidence(
+                    "the same step as a graph",
+                    Quantity(graph.value, "s", graph.low, graph.high, source="replay").scaled(
+                        per_step
+                    ),
+                    Quantity(
+                        call.value * per_step - facts.COST_SHARE * analysis.step.mean_s,
+                        "s",
+                        origin="given",
+                    ),
+                    "below",
+                ),
+            ),
+            where="model.compile(run_eagerly=True)",
+        ),
+        (graph_step.suggest(analysis, CHECK.id, everywhere=False),),
+    )
+
+
+CHECK = Check("eager-step", "The train step runs eagerly", "launch", __doc__, run)

@@ -1,0 +1,552 @@
+"""Runs the caller's job in phases and brings the measurements home, leaving everything as it was.
+
+The phases: facts and snapshot; the job as it is, through the caller's own `fit`; the input alone; one batch
+replayed. Whatever ends them (enough seen, the budget, an error, Ctrl-C), the snapshot is put back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfdiag import stats
+from tfdiag.collect import alone, replay
+from tfdiag.collect.deadline import Deadline
+from tfdiag.collect.environment import read_environment
+from tfdiag.collect.inputs import Input
+from tfdiag.collect.job import batch_facts, describe
+from tfdiag.collect.loop import run_own_loop
+from tfdiag.collect.pipeline import describe_pipeline
+from tfdiag.collect.recorder import EndOfRun, Recorder
+from tfdiag.collect.redirect import redirect_files
+from tfdiag.collect.sampler import HostSampler
+from tfdiag.collect.snapshot import Snapshot
+from tfdiag.collect.worker import Abandoned, Worker
+from tfdiag.compat import keras, tensorflow, tfdata
+from tfdiag.errors import DatasetError, JobError, TfdiagError
+from tfdiag.model.measurements import InputAlone, Job, Live, Measurements, Overhead, Replay
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+
+__all__ = ["Request", "collect"]
+
+_LIVE_SHARE = 0.5
+_LIVE_AT_MOST_S = 12.0
+_LIVE_AT_LEAST_S = 2.5
+_ALONE_SHARE = 0.3
+_ALONE_AT_MOST_S = 4.0
+_REPLAY_SHARE = 0.6
+_REPLAY_AT_MOST_S = 5.0
+_GRACE_SHARE = 0.05
+"""Of the budget: how long a phase may take to unwind after its end."""
+_STEADY_LEAST = 30
+_GOOD_ENOUGH = 0.02
+_EPOCHS_LEAST = 3
+_MANY_EPOCHS = 1_000_000
+
+
+@dataclass(slots=True)
+class Request:
+    """What the caller asked for, already checked."""
+
+    model: Any
+    source: Input
+    fit_kwargs: dict[str, Any]
+    train_step: Callable[[Any], Any] | None
+    budget_s: float
+    steps: int | None
+    clock: Callable[[], float]
+    callbacks: list[Any] = field(default_factory=list)
+    progress: Callable[[str], None] | None = None
+
+
+def collect(
+    request: Request, make_callback: Callable[[Recorder], Any]
+) -> Measurements:
+    """Measure the job; everything of the caller's is as before, also when this raises."""
+    return _Collection(request, make_callback).run()
+
+
+class _Collection:
+    def __init__(self, request: Request, make_callback: Callable[[Recorder], Any]) -> None:
+        self.request = request
+        self.make_callback = make_callback
+        self.deadline = Deadline(request.clock, request.budget_s)
+        self.stopping = False
+        self.notes: list[str] = []
+        self.recorder: Recorder | None = None
+        self.run_epoch_steps: float | None = None
+        self.live_soft_end = math.inf
+        self.live_hard_end = math.inf
+        self.element_spec: Any = None
+
+    def run(self) -> Measurements:
+        request = self.request
+        environment = read_environment(request.model)
+        folder = Path(tempfile.mkdtemp(prefix="tfdiag-"))
+        request.source.cache_folder = str(folder)
+        snapshot: Snapshot | None = None
+        worker: Worker | None = None
+        try:
+            with self._phase("facts and snapshot"):
+                snapshot = Snapshot(self._roots(), folder)
+                redirected = redirect_files(request.callbacks, folder)
+                if redirected:
+                    self.notes.append(
+                        f"{', '.join(redirected)} wrote to a private folder during the diagnosis"
+                    )
+                job = self._describe()
+            worker = Worker(request.clock)
+            return self._measure(worker, environment, job)
+        finally:
+            self._clean_up(worker, snapshot, folder)
+
+    def _clean_up(self, worker: Worker | None, snapshot: Snapshot | None, folder: Path) -> None:
+        model = self.request.model
+
+        def put_back() -> None:
+            try:
+                if snapshot is not None:
+                    snapshot.restore()
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+        if worker is None or not worker.abandoned:
+            if worker is not None:
+                worker.close()
+            put_back()
+            return
+        # The step is still running and will write its update when it ends: put back now for whoever
+        # looks at the model, again when it is out, and let nobody train in between.
+        if snapshot is not None:
+            snapshot.restore()
+        before = getattr(model, "train_function", None)
+        worker.close(on_return=put_back)
+
+        def wait_first(iterator: Any) -> Any:
+            worker.returned.wait()
+            model.train_function = before
+            return keras.make_train_function(model)(iterator)
+
+        if not worker.returned.is_set() and self.request.train_step is None:
+            model.train_function = wait_first
+
+    # --- phases -------------------------------------------------------------------------------------
+
+    def _measure(self, worker: Worker, environment: Any, job: Job) -> Measurements:
+        live: Live | Missing
+        alone_: InputAlone | Missing = Missing("the budget was used up by the job itself")
+        replayed: Replay | Missing = Missing("the budget was used up by the job itself")
+        with HostSampler(self.request.clock) as sampler:
+            try:
+                live = self._live(worker)
+                with contextlib.suppress(Abandoned):
+                    alone_, batch = self._alone(worker, live)
+                    replayed = self._replay(worker, batch, alone_)
+                    job = self._with_batch(job, batch)
+            except Abandoned:
+                live = self._overrun()
+        host = sampler.samples()
+        recorder = self.recorder
+        source = self.request.source
+        job = replace(
+            job,
+            one_shot=source.one_shot,
+            batches_used=source.batches_used if source.one_shot else None,
+            notes=(*job.notes, *self.notes, *source.notes),
+        )
+        pipeline = describe_pipeline(source.data.get("x"), recorder)
+        return Measurements(
+            environment=environment,
+            job=job,
+            live=live,
+            replay=replayed,
+            input_alone=alone_,
+            pipeline=pipeline,
+            overhead=Overhead(
+                total_s=self.deadline.spent(),
+                phases_s=dict(self.deadline.phases_s),
+                per_step_s=recorder.overhead() if recorder is not None else Missing("nothing ran"),
+                budget_s=Quantity(self.request.budget_s, "s", origin="given"),
+            ),
+            host=host,
+        )
+
+    def _live(self, worker: Worker) -> Live:
+        self._say("running the job as it is")
+        clock = self.request.clock
+        left = max(0.0, self.deadline.left())
+        self.live_soft_end = clock() + min(_LIVE_AT_MOST_S, _LIVE_SHARE * left)
+        # Jobs with slow steps may take more of the budget: few steps are better than none.
+        self.live_hard_end = clock() + 0.8 * left
+        steps_per_call = (
+            keras.steps_per_execution(self.request.model) if self.request.train_step is None else 1
+        )
+        self.recorder = Recorder(clock, steps_per_call=steps_per_call, on_look=self._look)
+        self.recorder.stop_at = self.live_soft_end
+        run = self._own_loop if self.request.train_step is not None else self._fit
+        with self._phase("the job as it is"):
+            try:
+                worker.run(
+                    run, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now
+                )
+            except EndOfRun:
+                self.recorder.cut = self.recorder.cut or "the budget ended"
+            except (TfdiagError, Abandoned, KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
+                raise self._job_error(error) from error
+        if not self.recorder.calls:
+            raise DatasetError(
+                f"the {self.request.source.kind} gave no batch, so there is no step to measure"
+            )
+        return self.recorder.live()
+
+    def _fit(self) -> None:
+        request = self.request
+        kwargs = dict(request.fit_kwargs)
+        for name in ("x", "y", "sample_weight", "batch_size"):
+            kwargs.pop(name, None)
+        assert self.recorder is not None
+        recorder = self.recorder
+        callback = self.make_callback(recorder)
+        callbacks = [*request.callbacks, callback]
+        kwargs["callbacks"] = callbacks
+        kwargs.setdefault("verbose", 0)
+        kwargs["epochs"] = self._epochs(kwargs)
+        if "validation_data" in kwargs:
+            kwargs["validation_data"] = request.source.copied(kwargs["validation_data"])
+            kwargs["validation_freq"] = 1
+        try:
+            with keras.quiet():
+                request.model.fit(**request.source.fresh(), **kwargs)
+        finally:
+            callback.close()
+
+    def _epochs(self, kwargs: Mapping[str, Any]) -> int:
+        """Give enough epochs; an input that can be read once has those that the caller asked for."""
+        first = int(kwargs.get("initial_epoch", 0) or 0)
+        if self.request.source.one_shot and not kwargs.get("steps_per_epoch"):
+            return first + 1
+        return first + _MANY_EPOCHS
+
+    def _own_loop(self) -> None:
+        assert self.recorder is not None and self.request.train_step is not None
+        run_own_loop(
+            self.request.source.fresh()["x"],
+            self.request.train_step,
+            self.recorder,
+            should_stop=lambda: self.stopping,
+        )
+
+    def _look(self, recorder: Recorder) -> None:
+        """Decide after every few calls whether the run has seen enough."""
+        now = self.request.clock()
+        if now >= self.live_hard_end and not self.stopping:
+            recorder.cut = recorder.cut or "the budget ended"
+        if not self.stopping and not self._enough(recorder, now):
+            return
+        self.stopping = True
+        recorder.stop_at = -math.inf
+        if self.request.train_step is None:
+            self.request.model.stop_training = True
+        validated = any(run.complete for run in recorder.validations)
+        share = 0.0 if validated else 0.25 * max(0.0, self.deadline.left())
+        recorder.test_stop_at = now + share
+        if now >= self.deadline.end:
+            raise EndOfRun
+
+    def _enough(self, recorder: Recorder, now: float) -> bool:
+        calls = len(recorder.calls)
+        steps = calls * recorder.steps_per_call
+        if self.request.steps is not None and steps >= self.request.steps:
+            return True
+        if now >= self.live_hard_end:
+            return True
+        periods = recorder.periods()
+        if now >= self.live_soft_end:
+            # Past the soft end only a run with hardly any steps goes on.
+            return calls >= 8 or now + 2 * float(np.max(periods, initial=0.0)) > self.live_hard_end
+        if self.request.steps is not None or len(periods) < _STEADY_LEAST:
+            return False
+        cut = stats.warmup_end(periods)
+        steady = periods[cut:]
+        if len(steady) < _STEADY_LEAST or now - recorder.calls[0][1] < _LIVE_AT_LEAST_S:
+            return False
+        if not self._epochs_seen(recorder, float(np.median(steady))):
+            return False
+        return stats.mean(steady).relative_half_width < _GOOD_ENOUGH
+
+    def _epochs_seen(self, recorder: Recorder, period: float) -> bool:
+        """Say whether short epochs were seen often enough; long ones are not waited for."""
+        ended = sum(event.kind == "epoch_end" for event in recorder.events)
+        if ended >= _EPOCHS_LEAST:
+            return True
+        room = self.live_soft_end - self.request.clock()
+        if ended:
+            first = next(e for e in recorder.events if e.kind == "epoch_begin")
+            last = [e for e in recorder.events if e.kind == "epoch_end"][-1]
+            return (last.at_s - first.at_s) / ended > room
+        length = self.run_epoch_steps
+        if length is None:
+            return True
+        return length / recorder.steps_per_call * period > room
+
+    def _alone(self, worker: Worker, live: Live) -> tuple[InputAlone | Missing, Any]:
+        self._say("reading the input without the model")
+        source = self.request.source
+        if source.one_shot and self.request.train_step is not None:
+            return Missing("the input can be read only once"), source.first_batch
+        with self._phase("the input alone"):
+            until = self.deadline.share(_ALONE_SHARE, _ALONE_AT_MOST_S)
+
+            def work() -> tuple[InputAlone | Missing, Any]:
+                dataset, close = self._dataset()
+                if dataset is None:
+                    return Missing("this Keras does not tell how it reads such an input"), None
+                try:
+                    self.element_spec = getattr(dataset, "element_spec", None)
+                    measured = alone.measure_alone(
+                        dataset,
+                        until=until,
+                        clock=self.request.clock,
+                        should_stop=lambda: self.stopped_hard,
+                    )
+                finally:
+                    close()
+                if source.one_shot:
+                    return Missing("the input can be read only once"), measured.first_batch
+                return measured.measured or Missing("no batch came"), measured.first_batch
+
+            return self._guarded(worker, work, "reading the input")
+
+    stopped_hard = False
+
+    def _dataset(self) -> tuple[Any, Callable[[], None]]:
+        """Build what `fit` would iterate, without the model."""
+        source = self.request.source
+        nothing = lambda: None  # noqa: E731  # the empty close of inputs without workers
+        if self.request.train_step is not None:
+            return source.fresh()["x"], nothing
+        arguments = source.fresh() if not source.one_shot else source.replayable()
+        if arguments is None:
+            return None, nothing
+        x = arguments["x"]
+        if tfdata.is_distributed(x):
+            return x, nothing
+        arguments = {
+            **{k: v for k, v in self.request.fit_kwargs.items() if k in ("class_weight", "shuffle")},
+            **arguments,
+        }
+        with keras.quiet():
+            adapted = keras.adapter_dataset(self.request.model, arguments)
+        if adapted is None:
+            return None, nothing
+        dataset = getattr(adapted, "dataset", adapted)
+        strategy = getattr(self.request.model, "distribute_strategy", None)
+        if int(getattr(strategy, "num_replicas_in_sync", 1) or 1) > 1:
+            dataset = strategy.experimental_distribute_dataset(dataset)
+        return dataset, getattr(adapted, "close", nothing)
+
+    def _replay(self, worker: Worker, batch: Any, alone_: Any) -> Replay | Missing:
+        if batch is None:
+            return Missing("there is no batch to replay")
+        self._say("replaying one batch")
+        request = self.request
+        with self._phase("replay"):
+            until = self.deadline.share(_REPLAY_SHARE, _REPLAY_AT_MOST_S)
+
+            def stop() -> bool:
+                return self.stopped_hard
+
+            def work() -> Replay:
+                if request.train_step is not None:
+                    return replay.measure_replay_of_step(
+                        request.train_step, batch, until=until, clock=request.clock, should_stop=stop
+                    )
+                dataset = replay.resident(request.model, batch, self.element_spec)
+                return replay.measure_replay(
+                    request.model, dataset, until=until, clock=request.clock, should_stop=stop
+                )
+
+            result: Replay | Missing = self._guarded(worker, work, "replaying a batch")
+            return result
+
+    def _guarded(self, worker: Worker, work: Callable[[], Any], what: str) -> Any:
+        """Run a later phase; its failure is a gap in the report, not the end of it."""
+        if self.deadline.left() <= 0:
+            raise Abandoned
+        failures = (
+            tensorflow.tensorflow().errors.OpError, ValueError, TypeError, RuntimeError,
+            AttributeError, NotImplementedError, LookupError, OSError, StopIteration,
+        )  # fmt: skip
+        try:
+            return worker.run(
+                work, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now
+            )
+        except failures as error:
+            reason = Missing(f"{what} failed: {(str(error).splitlines() or [repr(error)])[0]}")
+            return (reason, None) if what == "reading the input" else reason
+
+    # --- small things -------------------------------------------------------------------------------
+
+    def _roots(self) -> list[Any]:
+        request = self.request
+        roots = [request.model, *request.callbacks]
+        x = request.source.data.get("x")
+        if keras.is_py_dataset(x):
+            roots.append(x)
+        validation = request.fit_kwargs.get("validation_data")
+        if keras.is_py_dataset(validation):
+            roots.append(validation)
+        if request.train_step is not None:
+            roots.extend(_reachable(request.train_step))
+        return roots
+
+    def _describe(self) -> Job:
+        request = self.request
+        names = tuple(type(callback).__name__ for callback in request.callbacks)
+        if request.train_step is not None:
+            step = request.train_step
+            job = Job(
+                loop="custom",
+                model=getattr(step, "__name__", type(step).__name__),
+                input=request.source.kind,
+                steps_per_epoch=Missing("a loop of the caller's own has no epochs"),
+                run_eagerly=tensorflow.functions_run_eagerly(),
+            )
+        else:
+            job = describe(
+                request.model,
+                request.source,
+                request.fit_kwargs,
+                callbacks=names,
+                epochs=int(request.fit_kwargs.get("epochs", 1)),
+            )
+        if isinstance(job.steps_per_epoch, Quantity):
+            self.run_epoch_steps = job.steps_per_epoch.value
+        if request.source.one_shot:
+            self.notes.append(
+                "the input is a generator, which can be read only once: the batches that the diagnosis "
+                "took from it are gone; pass a function that returns a fresh generator to keep them"
+            )
+        if "verbose" not in request.fit_kwargs and request.train_step is None:
+            self.notes.append("the progress bar was off; pass fit_kwargs={'verbose': 1} to measure it")
+        return replace(job, validation_steps=self._validation_steps())
+
+    def _validation_steps(self) -> Maybe:
+        kwargs = self.request.fit_kwargs
+        data = kwargs.get("validation_data")
+        if data is None:
+            return Missing("there is no validation")
+        if kwargs.get("validation_steps"):
+            return Quantity(float(kwargs["validation_steps"]), "steps", origin="given")
+        if tfdata.is_dataset(data):
+            count = tfdata.cardinality(data)
+            if count is not None and count > 0:
+                return Quantity(float(count), "steps", source="cardinality of the validation data")
+            return Missing("the validation data does not know its length")
+        size = kwargs.get("validation_batch_size") or self.request.source.data.get("batch_size")
+        x = data[0] if isinstance(data, (list, tuple)) else data
+        length = keras.epoch_length(self.request.model, {"x": x, "batch_size": size})
+        if length is None:
+            return Missing("the validation data does not know its length")
+        return Quantity(float(length), "steps", source="length of the validation data")
+
+    def _with_batch(self, job: Job, batch: Any) -> Job:
+        if batch is None:
+            return job
+        rows, size = batch_facts(batch)
+        return replace(job, batch_size=rows, batch_bytes=size)
+
+    def _overrun(self) -> Live | Missing:
+        recorder = self.recorder
+        budget = self.request.budget_s
+        if recorder is None or not recorder.calls:
+            where = (
+                "the first step, with tracing and compilation, took longer than the budget "
+                f"of {budget:g} s and was still running when it ended"
+            )
+            return Missing(where)
+        took = self.request.clock() - recorder.calls[-1][1]
+        recorder.cut = (
+            f"a step took longer than what was left of the budget of {budget:g} s: it had been running "
+            f"for {took:.1f} s and was left running"
+        )
+        return recorder.live()
+
+    def _job_error(self, error: BaseException) -> TfdiagError:
+        assert self.recorder is not None
+        first = (str(error).strip().splitlines() or [""])[0]
+        what = f"{type(error).__name__}: {first}" if first else type(error).__name__
+        failed = self.recorder.failed_call
+        if failed is not None:
+            batch = failed * self.recorder.steps_per_call
+            return JobError(
+                f"the job failed at batch {batch} (counted from 0), in the train step or its input: {what}"
+            )
+        done = len(self.recorder.calls)
+        return JobError(f"the job failed in fit, after {done} calls of the train function: {what}")
+
+    def _grace(self) -> float:
+        return _GRACE_SHARE * self.request.budget_s
+
+    def _stop_now(self) -> None:
+        """Ask whatever runs on the worker to come back at once."""
+        self.stopped_hard = True
+        self.stopping = True
+        if self.recorder is not None:
+            self.recorder.abort = True
+            self.recorder.stop_at = -math.inf
+
+    @contextlib.contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        begin = self.request.clock()
+        try:
+            yield
+        finally:
+            self.deadline.note(name, begin)
+
+    def _say(self, what: str) -> None:
+        if self.request.progress is not None:
+            self.request.progress(what)
+
+
+def _reachable(step: Any) -> list[Any]:
+    """List what a caller's step function refers to: models, optimizers, metrics, variables."""
+    found: list[Any] = [*tensorflow.variables_of_function(step)]
+    function = getattr(step, "python_function", step)
+    function = getattr(function, "__wrapped__", function)
+    owner = getattr(function, "__self__", None)
+    if owner is not None:
+        found.append(owner)
+    function = getattr(function, "__func__", function)
+    for cell in getattr(function, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            found.append(cell.cell_contents)
+    code = getattr(function, "__code__", None)
+    module = getattr(function, "__globals__", {})
+    for name in getattr(code, "co_names", ()):
+        found.append(module.get(name))
+    result: list[Any] = []
+    for value in found:
+        if hasattr(value, "python_function") or hasattr(value, "__code__"):
+            if value is not step and hasattr(value, "python_function"):
+                result.extend(_reachable(value))
+        elif value is not None and not isinstance(value, type):
+            result.append(value)
+    return [
+        value
+        for value in result
+        if keras.is_keras_object(value)
+        or tensorflow.is_variable(value)
+        or isinstance(value, (list, dict, tuple))
+        or tensorflow.is_module(value)
+    ]

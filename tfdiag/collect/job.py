@@ -1,0 +1,126 @@
+"""Facts about the job: the model, how it is compiled, how long an epoch is, what else runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfdiag.collect.inputs import Input
+from tfdiag.compat import keras, tensorflow, tfdata
+from tfdiag.model.measurements import Job
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+
+__all__ = ["batch_facts", "describe", "epoch_steps"]
+
+
+def describe(
+    model: Any,
+    source: Input | None,
+    fit_kwargs: Mapping[str, Any],
+    *,
+    callbacks: tuple[str, ...] = (),
+    epochs: int = 1,
+    notes: tuple[str, ...] = (),
+) -> Job:
+    """Describe a Keras job before it runs."""
+    flavour = keras.flavour(model)
+    strategy = getattr(model, "distribute_strategy", None)
+    strategy_name = type(strategy).__name__ if strategy is not None else ""
+    default = strategy_name.startswith("_Default")
+    return Job(
+        loop="tf_keras" if flavour == "tf_keras" else "keras",
+        model=f"{getattr(model, 'name', '')} ({type(model).__name__})",
+        input=source.kind if source is not None else "the caller's own fit",
+        parameters=_parameters(model),
+        steps_per_execution=keras.steps_per_execution(model),
+        steps_per_epoch=(
+            epoch_steps(model, source, fit_kwargs)
+            if source is not None
+            else Missing("fit did not say how long an epoch is")
+        ),
+        epochs=epochs,
+        run_eagerly=bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly(),
+        jit_compile=getattr(model, "jit_compile", None) in (True, "True"),
+        dtype_policy=str(getattr(getattr(model, "dtype_policy", None), "name", "")),
+        strategy="" if default else strategy_name,
+        replicas=int(getattr(strategy, "num_replicas_in_sync", 1) or 1),
+        validation_freq=_frequency(fit_kwargs.get("validation_freq", 1)),
+        callbacks=callbacks,
+        one_shot=source.one_shot if source is not None else False,
+        notes=notes,
+    )
+
+
+def _frequency(value: Any) -> int:
+    # A list names single epochs; how often that is depends on the caller's number of epochs.
+    return value if isinstance(value, int) and value > 0 else 1
+
+
+def _parameters(model: Any) -> Maybe:
+    try:
+        return Quantity(float(model.count_params()), "parameters", source="model.count_params()")
+    except ValueError:
+        return Missing("the model is not built before its first step")
+    except (AttributeError, TypeError, NotImplementedError) as error:
+        return Missing(f"the model can't count its parameters: {error}")
+
+
+def epoch_steps(model: Any, source: Input, fit_kwargs: Mapping[str, Any]) -> Maybe:
+    """Give the steps of one of the caller's epochs, as far as anybody can know before running."""
+    given = fit_kwargs.get("steps_per_epoch")
+    if given:
+        return Quantity(float(given), "steps", origin="given", source="steps_per_epoch")
+    x = source.data.get("x")
+    if tfdata.is_dataset(x) or tfdata.is_distributed(x):
+        count = tfdata.cardinality(x)
+        if count == -1:
+            return Missing("the dataset is infinite and steps_per_epoch is not given")
+        if count is None:
+            return Missing("the dataset does not know its length")
+        return Quantity(float(count), "steps", source="cardinality of the dataset")
+    if source.kind in ("arrays", "PyDataset"):
+        length = keras.epoch_length(model, {**fit_kwargs, **source.data})
+        if length is not None:
+            return Quantity(float(length), "steps", source=f"length of the {source.kind}")
+    return Missing(f"a {source.kind} does not know its length")
+
+
+def batch_facts(batch: Any) -> tuple[Maybe, Maybe]:
+    """Give the rows of a batch and its bytes."""
+    tf = tensorflow.tensorflow()
+    rows: Maybe = Missing("the batch has no leading dimension")
+    total = 0
+    for part in _flat(batch):
+        values = getattr(part, "values", None)
+        if isinstance(values, tuple):  # one part for each replica
+            found, inner = zip(*(batch_facts(value) for value in values), strict=True)
+            known = [item.value for item in found if isinstance(item, Quantity)]
+            if isinstance(rows, Missing) and known:
+                rows = Quantity(sum(known), "rows", source="first batch")
+            total += sum(int(item.value) for item in inner if isinstance(item, Quantity))
+            continue
+        flat = getattr(part, "flat_values", None)
+        tensor = flat if flat is not None else part
+        if isinstance(part, tf.SparseTensor):
+            tensor = part.values
+        shape = getattr(part, "shape", ())
+        if isinstance(rows, Missing) and len(shape) and shape[0] is not None:
+            rows = Quantity(float(shape[0]), "rows", source="first batch")
+        size = getattr(getattr(tensor, "dtype", None), "size", None)
+        if size is None:
+            size = getattr(getattr(tensor, "dtype", None), "itemsize", 0)
+        count = 1
+        for length in getattr(tensor, "shape", ()):
+            count *= int(length or 0)
+        total += int(size) * count
+    return rows, Quantity(float(total), "B", source="first batch")
+
+
+def _flat(batch: Any) -> list[Any]:
+    if batch is None:
+        return []
+    if isinstance(batch, dict):
+        return [leaf for value in batch.values() for leaf in _flat(value)]
+    if isinstance(batch, (list, tuple)):
+        return [leaf for value in batch for leaf in _flat(value)]
+    return [batch]

@@ -1,0 +1,330 @@
+"""Writes down what happens in a training loop, at a cost that nobody can see.
+
+For each call of the train function it appends one pair of clock readings; all else happens in `look`,
+every few dozen calls: the runtime's gaps between batches are joined with the calls (the wait of a call is
+its period less the gap), callback times are moved into a block, and somebody may decide that it is enough.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+from tfdiag.compat.tfdata import ModelReader, is_iterator
+from tfdiag.model.measurements import BoundaryEvent, CallbackTime, Live, Stage, ValidationRun
+from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.stats import median
+
+import numpy as np
+
+__all__ = ["EndOfRun", "Recorder"]
+
+_LOOKS = (4, 10, 20, 40)
+"""Calls after which the first looks happen; later ones come every `_EVERY` calls."""
+_EVERY = 50
+_GAP_WINDOW = 98
+_PROBES = 2000
+_KEEP = 50_000
+"""Calls kept; older ones are dropped, so that weeks of training take no more memory than hours."""
+
+EventKind = Literal[
+    "train_begin", "epoch_begin", "epoch_end", "epoch_done", "test_begin", "test_end", "train_end"
+]
+
+
+class EndOfRun(BaseException):
+    """Unwinds `fit` when the budget is gone; a BaseException, so that no `except Exception` eats it."""
+
+
+class Recorder:
+    """The raw series of one training run."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        steps_per_call: int = 1,
+        on_look: Callable[[Recorder], None] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.steps_per_call = steps_per_call
+        self.calls: list[tuple[float, float]] = []
+        self.waits: list[float] = []
+        self.traced: list[int] = []
+        self.events: list[BoundaryEvent] = []
+        self.callbacks: list[CallbackTime] = []
+        self.validations: list[ValidationRun] = []
+        self.dropped = 0
+        self.cut = ""
+        self.nan_loss = False
+        self.stop_at = math.inf
+        self.failed_call: int | None = None
+        self.stages: tuple[tuple[Stage, ...], int] | None = None
+        self.looks_s = 0.0
+        self.abort = False
+        """Unwind at the end of the next call, whatever it costs."""
+        self._reader = ModelReader()
+        self._on_look = on_look
+        self._open: dict[tuple[str, str], list[float]] = {}
+        self._block_start = 0
+        self._next_look = min(_LOOKS[0], self._longest())
+        self._tests: list[tuple[float, float]] = []
+        self._test_begin = math.nan
+        self.test_cut = False
+        self.test_stop_at = math.inf
+
+    # --- called once for each call of the train function -------------------------------------------
+
+    def instrument(
+        self,
+        train_function: Callable[[Any], Any],
+        tracing: Callable[[], int] | None,
+        *,
+        waited: list[float] | None = None,
+    ) -> Callable[[Any], Any]:
+        """Give a train function that does the same and leaves a note of it.
+
+        `waited` is where a loop of the caller's own puts the wait of each call.
+        """
+        clock = self.clock
+        calls = self.calls
+        append = calls.append
+        seen = tracing() if tracing is not None else 0
+        slow = 0.0
+
+        def instrumented(iterator: Any) -> Any:
+            nonlocal seen, slow
+            start = clock()
+            try:
+                result = train_function(iterator)
+            except BaseException:
+                self.failed_call = self.dropped + len(calls)
+                raise
+            end = clock()
+            append((start, end))
+            if waited is not None:
+                self.waits.append(waited[-1])
+            if tracing is not None and end - start > slow:
+                now = tracing()
+                if now != seen:
+                    seen = now
+                    self.traced.append(self.dropped + len(calls) - 1)
+                else:
+                    # Tracing takes far longer than a step: only calls that stand out are asked about.
+                    slow = 1.5 * (end - start)
+            if len(calls) >= self._next_look or end >= self.stop_at:
+                self.look(iterator)
+                if self.abort:
+                    raise EndOfRun
+            return result
+
+        return instrumented
+
+    def time_callback(
+        self, name: str, method: str, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """Give a callback's method that adds its time to the open block."""
+        clock = self.clock
+        totals = self._open
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = clock()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                spent = clock() - start
+                cell = totals.get(key)
+                if cell is None:
+                    totals[key] = [1, spent]
+                else:
+                    cell[0] += 1
+                    cell[1] += spent
+
+        key = (name, method)
+        return timed
+
+    # --- called now and then ------------------------------------------------------------------------
+
+    def look(self, iterator: Any = None) -> None:
+        """Join what the runtime tells with what was seen, and close the block."""
+        begin = self.clock()
+        self._read_gaps(iterator)
+        self._close_block()
+        self._drop_old()
+        following = [at for at in _LOOKS if at > len(self.calls) and self.dropped == 0]
+        step = min(_EVERY, self._longest())
+        self._next_look = min([*following, len(self.calls) + step])
+        if self._on_look is not None:
+            self._on_look(self)
+        self.looks_s += self.clock() - begin
+
+    def event(self, kind: EventKind) -> None:
+        """Write down that an epoch or a validation begins or ends."""
+        self.events.append(BoundaryEvent(kind, self.clock(), self.dropped + len(self.calls)))
+        if len(self.events) > _KEEP:
+            del self.events[: _KEEP // 2]
+
+    def test_begins(self) -> None:
+        """Write down that validation begins."""
+        self.event("test_begin")
+        self._tests = []
+        self._test_begin = self.clock()
+        self.test_cut = False
+
+    def instrument_test(
+        self, test_function: Callable[[Any], Any], stop: Callable[[], None]
+    ) -> Callable[[Any], Any]:
+        """Give a test function that notes its calls, and asks for the end when time is up."""
+        clock = self.clock
+
+        def instrumented(iterator: Any) -> Any:
+            start = clock()
+            result = test_function(iterator)
+            end = clock()
+            self._tests.append((start, end))
+            if self.abort:
+                raise EndOfRun
+            if end >= self.test_stop_at:
+                self.test_cut = True
+                stop()
+            return result
+
+        return instrumented
+
+    def test_ends(self) -> None:
+        """Write down that validation is over."""
+        self.event("test_end")
+        starts = np.array([start for start, _ in self._tests])
+        steady: Quantity | Missing = Missing("fewer than three calls of the test function")
+        if len(starts) >= 3:
+            # The first call traces; what follows it is the rate that an uncut pass would go on at.
+            estimate = median(np.diff(starts[1:])) if len(starts) >= 4 else median(np.diff(starts))
+            steady = Quantity(
+                estimate.value, "s", estimate.low, estimate.high, source="test calls",
+                count=estimate.count,
+            )  # fmt: skip
+        self.validations.append(
+            ValidationRun(
+                begin_s=self._test_begin,
+                end_s=self.clock(),
+                calls=len(self._tests),
+                in_calls_s=float(sum(end - start for start, end in self._tests)),
+                complete=not self.test_cut,
+                steady_call_s=steady,
+            )
+        )
+        self._tests = []
+
+    def periods(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Give the time from each call to the next, as far as seen; epochs' ends are in it."""
+        return np.diff(np.array([start for start, _ in self.calls], dtype=np.float64))
+
+    def live(self) -> Live:
+        """Give what was seen as plain data; the recorder goes on."""
+        starts = [start for start, _ in self.calls]
+        waits = [*self.waits, *[math.nan] * (len(starts) - len(self.waits))]
+        missing = ""
+        if all(math.isnan(wait) for wait in waits):
+            missing = self._reader.missing or (
+                "the runtime remembers too few gaps for this many steps per execution"
+                if self.steps_per_call > _GAP_WINDOW // 2
+                else "fewer than two batches were taken from one iterator"
+            )
+        return Live(
+            start_s=tuple(starts),
+            duration_s=tuple(end - start for start, end in self.calls),
+            wait_s=tuple(waits),
+            traced=tuple(self.traced),
+            steps_per_call=self.steps_per_call,
+            wait_missing=missing,
+            callbacks=(*self.callbacks, *self._block()),
+            events=tuple(self.events),
+            validations=tuple(self.validations),
+            first_call_index=self.dropped,
+            cut=self.cut,
+            nan_loss=self.nan_loss,
+        )
+
+    def stages_missing(self) -> str:
+        """Say why the runtime's model of the pipeline is not known."""
+        return self._reader.missing or "the run was too short to read the runtime's model"
+
+    def overhead(self) -> Quantity:
+        """Time what this recorder adds to a call: its wrapper on a function that does nothing, and looks."""
+        probe = Recorder(self.clock)
+        probe._next_look = sys.maxsize
+
+        def nothing(iterator: Any) -> None:
+            return None
+
+        wrapped = probe.instrument(nothing, None)
+        begin = self.clock()
+        for _ in range(_PROBES):
+            nothing(None)
+        middle = self.clock()
+        for _ in range(_PROBES):
+            wrapped(None)
+        end = self.clock()
+        wrapper = max(0.0, (end - middle) - (middle - begin)) / _PROBES
+        calls = max(1, self.dropped + len(self.calls))
+        return Quantity(
+            (wrapper + self.looks_s / calls) / self.steps_per_call, "s",
+            source="the wrapper timed on an empty function, and the looks",
+        )  # fmt: skip
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _longest(self) -> int:
+        """Give the calls after which the runtime forgets gaps."""
+        return max(1, (_GAP_WINDOW - self.steps_per_call + 1) // self.steps_per_call)
+
+    def _read_gaps(self, iterator: Any) -> None:
+        count = len(self.calls)
+        self.waits.extend([math.nan] * (count - len(self.waits)))
+        if iterator is None or count < 2 or not is_iterator(iterator):
+            return
+        reading = self._reader.gaps(iterator)
+        if reading is None:
+            return
+        if self.stages is None or count >= 40:
+            # Cheap, and the latest one says most about the steady state.
+            self.stages = self._reader.stages(iterator) or self.stages
+        _, gaps = reading
+        # Gaps end where the last call took its last batch; a call takes steps_per_call batches. The gap
+        # behind a call's last batch lasts until the next call, so that a period less its gaps is wait.
+        per_call = self.steps_per_call
+        last = count - 1
+        position = len(gaps) - (per_call - 1)  # gaps inside the last call belong to no period yet
+        call = last - 1
+        while call >= 0 and position - per_call >= 0:
+            if math.isnan(self.waits[call]):
+                period = self.calls[call + 1][0] - self.calls[call][0]
+                # Not cut off at zero: clock noise must not add up to a wait.
+                self.waits[call] = period - sum(gaps[position - per_call : position])
+            position -= per_call
+            call -= 1
+
+    def _block(self) -> list[CallbackTime]:
+        calls = self.dropped + len(self.calls) - self._block_start
+        return [
+            CallbackTime(name, method, self._block_start, calls, int(count), total)
+            for (name, method), (count, total) in self._open.items()
+        ]
+
+    def _close_block(self) -> None:
+        if self.dropped + len(self.calls) > self._block_start:
+            self.callbacks.extend(self._block())
+            self._open.clear()
+            self._block_start = self.dropped + len(self.calls)
+
+    def _drop_old(self) -> None:
+        if len(self.calls) <= 2 * _KEEP:
+            return
+        del self.calls[:_KEEP]
+        del self.waits[:_KEEP]
+        self.dropped += _KEEP
+        self.traced = [call for call in self.traced if call >= self.dropped]
+        self.callbacks = [row for row in self.callbacks if row.first_call >= self.dropped]
+        self.events = [event for event in self.events if event.call >= self.dropped]

@@ -1,0 +1,199 @@
+"""The step without input: one batch, kept, through the same train function again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfdiag import stats
+from tfdiag.compat import keras, tensorflow
+from tfdiag.model.measurements import Replay
+
+__all__ = ["measure_replay", "measure_replay_of_step", "resident"]
+
+_LEAST = 15
+_GOOD_ENOUGH = 0.015
+_MAX_CALLS = 20_000
+
+
+def resident(model: Any, batch: Any, element_spec: Any) -> Any:
+    """Build an endless dataset of one batch with the element spec of the real one.
+
+    The spec has to be the same, or the train function would be traced once more for a shape that is
+    fully known; and nothing may run beside the step, so all tuning is off.
+    """
+    tf = tensorflow.tensorflow()
+    strategy = getattr(model, "distribute_strategy", None)
+    replicas = int(getattr(strategy, "num_replicas_in_sync", 1) or 1)
+    if replicas > 1:
+        batch = _gathered(strategy, batch)
+    dataset = tf.data.Dataset.from_tensors(batch).repeat()
+    if replicas == 1 and dataset.element_spec != element_spec:
+        dataset = dataset.map(lambda *parts: _relaxed(parts, element_spec))
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    options.deterministic = True
+    dataset = dataset.with_options(options)
+    if strategy is not None and replicas > 1:
+        dataset = strategy.experimental_distribute_dataset(dataset)
+    return dataset
+
+
+def _gathered(strategy: Any, batch: Any) -> Any:
+    tf = tensorflow.tensorflow()
+    return tf.nest.map_structure(
+        lambda part: tf.concat(strategy.experimental_local_results(part), axis=0), batch
+    )
+
+
+def _relaxed(parts: tuple[Any, ...], element_spec: Any) -> Any:
+    """Forget what the real element spec does not know either."""
+    tf = tensorflow.tensorflow()
+
+    def relax(tensor: Any, spec: Any) -> Any:
+        if isinstance(spec, tf.TensorSpec) and isinstance(tensor, tf.Tensor):
+            return tf.compat.v1.placeholder_with_default(tensor, spec.shape)
+        return tensor
+
+    value = parts if isinstance(element_spec, tuple) else parts[0]
+    return tf.nest.map_structure(relax, value, element_spec)
+
+
+def measure_replay(
+    model: Any,
+    dataset: Any,
+    *,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> Replay:
+    """Time the model's own train function on one batch, and what dispatching it costs."""
+    tf = tensorflow.tensorflow()
+    eager = bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly()
+    window = until - clock()
+    step = keras.make_train_function(model)
+    first_s, calls, cpu_s, logs = _time_calls(
+        step, dataset, clock() + window * (0.4 if eager else 0.6), clock, should_stop
+    )
+    graph: list[float] = []
+    graph_missing = ""
+    if eager and not should_stop():
+        graph, graph_missing = _in_graph(model, dataset, clock() + 0.3 * window, clock, should_stop)
+    empty: list[float] = []
+    if not should_stop():
+        names = list(logs) if isinstance(logs, dict) else ["loss"]
+        null = keras.null_step(model, names)
+        _, empty, _, _ = _time_calls(null, dataset, clock() + 0.2 * window, clock, should_stop)
+    del tf
+    return Replay(
+        call_s=tuple(calls),
+        cpu_s=cpu_s,
+        first_call_s=first_s,
+        empty_call_s=tuple(empty),
+        graph_call_s=tuple(graph),
+        graph_missing=graph_missing,
+        steps_per_call=keras.steps_per_execution(model),
+    )
+
+
+def _in_graph(
+    model: Any,
+    dataset: Any,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> tuple[list[float], str]:
+    """Time the same step compiled to a graph; a step that can't be traced says why."""
+    tf = tensorflow.tensorflow()
+    everywhere = tensorflow.functions_run_eagerly()
+    try:
+        tf.config.run_functions_eagerly(False)
+        model.run_eagerly = False
+        model.train_function = None
+        step = keras.make_train_function(model)
+        _, calls, _, _ = _time_calls(step, dataset, until, clock, should_stop)
+    except (tf.errors.OpError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
+        return [], f"the step can't be traced to a graph: {(str(error).splitlines() or ['?'])[0]}"
+    finally:
+        tf.config.run_functions_eagerly(everywhere)
+    return calls, ""
+
+
+def measure_replay_of_step(
+    train_step: Callable[[Any], Any],
+    batch: Any,
+    *,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> Replay:
+    """Time a caller's own step function on one batch, and an empty `tf.function` beside it."""
+    tf = tensorflow.tensorflow()
+
+    @tf.function
+    def empty_step(data: Any) -> Any:
+        return tf.constant(0.0)
+
+    def forever() -> Any:
+        while True:
+            yield batch
+
+    window = until - clock()
+    first_s, calls, cpu_s, _ = _time_calls(
+        lambda it: train_step(next(it)), forever(), clock() + 0.75 * window, clock, should_stop
+    )
+    empty: list[float] = []
+    with contextlib.suppress(TypeError, ValueError):  # a batch that a graph can't take
+        _, empty, _, _ = _time_calls(
+            lambda it: empty_step(next(it)), forever(), clock() + 0.2 * window, clock, should_stop
+        )
+    return Replay(tuple(calls), cpu_s, first_s, tuple(empty))
+
+
+def _time_calls(
+    step: Callable[[Any], Any],
+    dataset: Any,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> tuple[float, list[float], float, Any]:
+    iterator = iter(dataset)
+    begin = clock()
+    logs = step(iterator)
+    _wait_for(logs)
+    first_s = clock() - begin
+    times: list[float] = []
+    processor = time.process_time()
+    next_check = _LEAST
+    last = clock()
+    while not should_stop() and len(times) < _MAX_CALLS:
+        logs = step(iterator)
+        now = clock()
+        times.append(now - last)
+        last = now
+        if now >= until and len(times) >= 3:
+            break
+        if len(times) >= next_check:
+            next_check *= 2
+            if sum(times) > 0.25 and _settled(times):
+                break
+    _wait_for(logs)
+    return first_s, times, time.process_time() - processor, logs
+
+
+def _wait_for(logs: Any) -> None:
+    """Make sure that an accelerator has finished what was dispatched."""
+    for value in logs.values() if isinstance(logs, dict) else [logs]:
+        if hasattr(value, "numpy"):
+            value.numpy()
+
+
+def _settled(times: list[float]) -> bool:
+    series = np.array(times)
+    steady = series[stats.warmup_end(series) :]
+    return len(steady) >= _LEAST and stats.mean(steady).relative_half_width < _GOOD_ENOUGH

@@ -1,0 +1,104 @@
+"""Runs the caller's job on a thread, so that a step that never returns can't keep the caller.
+
+Nothing can interrupt a step that sits in C++ or in the caller's own blocking code; only a second thread
+can return in spite of it. The thread sees the Keras state and the strategy of the caller's thread.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from tfdiag.compat import keras
+from tfdiag.compat.tensorflow import Canceller
+
+__all__ = ["Abandoned", "Worker"]
+
+_T = TypeVar("_T")
+
+
+class Abandoned(Exception):
+    """The work did not come back in time; the thread is still in it."""
+
+
+class Worker:
+    """One thread that does one piece of work after another, each with an end by which it must be back."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._canceller = Canceller()
+        self.abandoned = False
+        self._on_return: Callable[[], None] | None = None
+        self.returned = threading.Event()
+        """Set once the thread is out of the work that was abandoned."""
+        context = contextvars.copy_context()
+        scope = keras.carry_context()
+
+        def body() -> None:
+            with scope, self._canceller.scope():
+                while (work := self._work.get()) is not None:
+                    work()
+                    if self.abandoned:
+                        break
+            if self._on_return is not None:
+                self._on_return()
+            self.returned.set()
+
+        self._thread = threading.Thread(
+            target=context.run, args=(body,), name="tfdiag-job", daemon=True
+        )
+        self._thread.start()
+
+    def run(
+        self,
+        function: Callable[[], _T],
+        *,
+        until: float,
+        grace_s: float,
+        stop: Callable[[], None],
+    ) -> _T:
+        """Do `function` on the thread; at `until` ask it to `stop`, and leave it after the grace."""
+        done = threading.Event()
+        result: list[_T] = []
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                result.append(function())
+            except BaseException as error:  # carried to the caller's thread, whatever it is
+                failure.append(error)
+            finally:
+                done.set()
+
+        self._work.put(work)
+        try:
+            if not done.wait(max(0.0, until - self._clock())):
+                stop()
+                self._canceller.cancel()
+                if not done.wait(max(0.05, grace_s)):
+                    raise Abandoned
+        except BaseException:
+            if not done.is_set():
+                # Ctrl-C, or time is up: the thread ends as soon as it comes back.
+                stop()
+                self._canceller.cancel()
+                if not done.wait(max(0.05, grace_s)):
+                    self.abandoned = True
+            raise
+        if failure:
+            raise failure[0]
+        return result[0]
+
+    def close(self, on_return: Callable[[], None] | None = None) -> None:
+        """End the thread; where it is still in abandoned work, `on_return` runs when it is out."""
+        if self.abandoned:
+            self._on_return = on_return
+            if self.returned.is_set() and on_return is not None:
+                on_return()
+            return
+        self._work.put(None)
+        self._thread.join()

@@ -1,0 +1,110 @@
+"""The door to psutil: what the process and the machine are doing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+
+__all__ = ["Host", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "memory_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading of the host."""
+
+    process_cpu_s: float
+    system_cpu_s: float
+    rss_bytes: int
+    read_bytes: Maybe
+    write_bytes: Maybe
+    runnable: Maybe
+    threads: int
+
+
+class Host:
+    """Reads this process and its machine; a value that the platform hides is `Missing`."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def read(self) -> Reading:
+        """Take one reading."""
+        with self._process.oneshot():
+            cpu = self._process.cpu_times()
+            rss = self._process.memory_info().rss
+            threads = self._process.num_threads()
+        system = psutil.cpu_times()
+        read: Maybe = Missing("this platform does not count a process's reads")
+        write: Maybe = Missing("this platform does not count a process's writes")
+        try:
+            counters = self._process.io_counters()
+        except (psutil.Error, OSError, AttributeError, NotImplementedError):
+            pass
+        else:
+            read = Quantity(float(counters.read_bytes), "B", source="psutil")
+            write = Quantity(float(counters.write_bytes), "B", source="psutil")
+        idle = system.idle + getattr(system, "iowait", 0.0)
+        return Reading(
+            process_cpu_s=cpu.user + cpu.system,
+            system_cpu_s=sum(system[:8]) - idle,
+            rss_bytes=rss,
+            read_bytes=read,
+            write_bytes=write,
+            runnable=_runnable(),
+            threads=threads,
+        )
+
+
+def _runnable() -> Maybe:
+    """Count the threads of the machine that want a core right now."""
+    try:
+        running = Path("/proc/loadavg").read_text().split()[3].split("/")[0]
+    except (OSError, IndexError):
+        return Missing("the platform has no /proc/loadavg")
+    return Quantity(float(running), "threads", source="/proc/loadavg")
+
+
+def cores() -> int:
+    """Count the cores that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> Maybe:
+    """Give the cores that the container's quota grants (cgroup v2, then v1)."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()[:2]
+        if quota != "max":
+            return Quantity(float(quota) / float(period), "cores", source="cgroup v2 cpu.max")
+    except (OSError, ValueError):
+        pass
+    try:
+        quota_us = float((root / "cpu/cpu.cfs_quota_us").read_text())
+        period_us = float((root / "cpu/cpu.cfs_period_us").read_text())
+        if quota_us > 0:
+            return Quantity(quota_us / period_us, "cores", source="cgroup v1 cfs_quota_us")
+    except (OSError, ValueError):
+        pass
+    return Missing("no container quota is set")
+
+
+def memory_bytes() -> int:
+    """Give the machine's memory."""
+    return int(psutil.virtual_memory().total)
+
+
+def free_memory_bytes() -> int:
+    """Give the memory that a process can have without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+def free_disk_bytes(folder: str) -> int:
+    """Give the room on the disk that holds `folder`."""
+    return int(psutil.disk_usage(folder).free)

@@ -1,0 +1,373 @@
+"""The door to tf.data: the runtime's model of a pipeline, copies of datasets, names of stages.
+
+Private names and where they were seen, with what happens when they are gone:
+
+- `dataset._variant_tensor`, `dataset_ops._VariantDataset` (2.16 to 2.21): a dataset can't be copied, and
+  is iterated as it is.
+- `dataset._inputs()`, `_map_func._func` (2.16 to 2.21): stages have the runtime's names only.
+- `DistributedIterator._iterators`, `._iterator`, `._device_iterators` (2.16 to 2.21): no waits of
+  distributed jobs, they are estimated.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from tfdiag.compat.tensorflow import tensorflow
+from tfdiag.model.measurements import Stage, StageParameter
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+
+__all__ = [
+    "Copied",
+    "ModelReader",
+    "autotune_enabled",
+    "cardinality",
+    "copy_dataset",
+    "is_dataset",
+    "is_distributed",
+    "is_iterator",
+    "prefetch_injected",
+    "written_chain",
+    "written_functions",
+]
+
+_GAPS_KEPT = 100
+"""The runtime remembers this many gaps between calls, and forgets those over ten seconds."""
+
+_SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
+_CACHED = ("CacheDatasetV2",)
+
+
+def is_dataset(value: Any) -> bool:
+    """Say whether `value` is a `tf.data.Dataset`."""
+    return isinstance(value, tensorflow().data.Dataset)
+
+
+def is_distributed(value: Any) -> bool:
+    """Say whether `value` is a dataset that a strategy has distributed."""
+    return isinstance(value, tensorflow().distribute.DistributedDataset)
+
+
+def is_iterator(value: Any) -> bool:
+    """Say whether a train function pulls batches from `value` by itself."""
+    tf = tensorflow()
+    return isinstance(value, (tf.data.Iterator, tf.distribute.DistributedIterator))
+
+
+def cardinality(dataset: Any) -> int | None:
+    """Give the number of elements; None when unknown, -1 when infinite."""
+    tf = tensorflow()
+    if is_distributed(dataset):
+        count = int(getattr(dataset, "cardinality", tf.data.UNKNOWN_CARDINALITY))
+    else:
+        count = int(tf.data.experimental.cardinality(dataset))
+    if count == tf.data.INFINITE_CARDINALITY:
+        return -1
+    return None if count < 0 else count
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the runtime's model says at one moment."""
+
+    elements: int
+    gaps_s: tuple[float, ...]
+    """Times between calls of the iterator, newest last; None of them is lost."""
+    stages: tuple[Stage, ...]
+    output: int
+
+
+class ModelReader:
+    """Reads the runtime's model of a running iterator; says why when it has none."""
+
+    def __init__(self) -> None:
+        self.missing = ""
+        self._read = tensorflow().data.experimental.get_model_proto
+
+    def gaps(self, iterator: Any) -> tuple[int, list[float]] | None:
+        """Give how many elements were taken and the last gaps between takings, in seconds."""
+        proto = self._proto(iterator)
+        if proto is None:
+            return None
+        elements = int(proto.nodes[proto.output].num_elements)
+        gaps = [gap * 1e-6 for gap in proto.gap_times]
+        # A gap of over ten seconds is dropped by the runtime; then nobody knows which one is gone.
+        if len(gaps) < min(elements - 1, _GAPS_KEPT):
+            return elements, []
+        return elements, gaps
+
+    def stages(self, iterator: Any) -> tuple[tuple[Stage, ...], int] | None:
+        """Give the stages that run, and the id of the last one."""
+        proto = self._proto(iterator)
+        if proto is None:
+            return None
+        return tuple(_stage(node) for node in proto.nodes.values()), int(proto.output)
+
+    def _proto(self, iterator: Any) -> Any:
+        for candidate in _leaves(iterator):
+            try:
+                return self._read(candidate)
+            except (TypeError, ValueError, AttributeError) as error:
+                self.missing = f"this iterator has no model: {error}"
+            except tensorflow().errors.OpError as error:
+                text = str(error.message).splitlines()[0] if error.message else type(error).__name__
+                self.missing = f"tf.data keeps no model of this pipeline ({text})"
+        return None
+
+
+def _leaves(iterator: Any) -> list[Any]:
+    """Give the plain iterators behind a distributed one: the first device is as good as any."""
+    inner = getattr(iterator, "_iterators", None)
+    if not inner:
+        return [iterator]
+    owner = getattr(inner[0], "_iterator", inner[0])
+    devices = getattr(owner, "_device_iterators", None)
+    return [devices[0]] if devices else [owner]
+
+
+def _stage(node: Any) -> Stage:
+    parameters = tuple(
+        StageParameter(str(p.name), float(p.value), bool(p.tunable)) for p in node.parameters
+    )
+    parallelism: Maybe = Missing("this stage has no parallelism")
+    for parameter in parameters:
+        if parameter.name == "parallelism":
+            parallelism = Quantity(parameter.value, "threads", source="tf.data model")
+    return Stage(
+        id=int(node.id),
+        name=str(node.name),
+        inputs=tuple(int(i) for i in node.inputs),
+        elements=int(node.num_elements),
+        processing_s=float(node.processing_time) * 1e-9,
+        buffered=float(node.buffered_elements),
+        bytes_produced=float(node.bytes_produced),
+        asynchronous=bool(node.parameters) or str(node.name).startswith(("Prefetch", "Parallel")),
+        parallelism=parallelism,
+        parameters=parameters,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A dataset that shares no state with the caller's, or the caller's own with the reason."""
+
+    dataset: Any
+    why_not: str = ""
+
+
+def copy_dataset(dataset: Any, cache_folder: str) -> Copied:
+    """Rebuild a dataset from its graph, with its own shuffle seeds and caches.
+
+    Iterating a dataset moves the seed generators of its shuffles and fills its caches; the copy has
+    fresh ones, so that the caller's next epoch has the order that it would have had.
+    """
+    tf = tensorflow()
+    if not _keeps_state(dataset):
+        return Copied(dataset)
+    try:
+        serialized = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=dataset._variant_tensor,
+            external_state_policy=0,
+            strip_device_assignment=False,
+        )
+        graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+        _own_state(graph, cache_folder)
+        variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
+        wrapper = importlib.import_module("tensorflow.python.data.ops.dataset_ops")._VariantDataset
+        copied = wrapper(variant, dataset.element_spec)
+        return Copied(copied.with_options(dataset.options()))
+    except (ImportError, AttributeError, ValueError, tf.errors.OpError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return Copied(dataset, f"the dataset can't be copied ({first}), so its own state moved on")
+
+
+def _keeps_state(dataset: Any) -> bool:
+    """Say whether iterating the dataset could change what it yields next time."""
+    chain = _chain(dataset)
+    if chain is None:
+        return True
+    stateful = ("Shuffle", "Cache", "Random", "Snapshot", "Save", "Directed")
+    return any(word in type(part).__name__ for part in chain for word in stateful) or any(
+        type(part).__name__ == "_VariantDataset" for part in chain
+    )
+
+
+def _own_state(graph: Any, cache_folder: str) -> None:
+    """Give each shuffle its own seeds and each cache its own memory or files."""
+    nodes = {node.name: node for node in graph.node}
+    for library in [graph.node, *(function.node_def for function in graph.library.function)]:
+        for index, node in enumerate(library):
+            if node.op in _SEEDED:
+                _replace_resource(nodes, node, "DummySeedGenerator")
+            elif node.op in _CACHED:
+                _replace_resource(nodes, node, "DummyMemoryCache")
+            if node.op in (*_CACHED, "CacheDataset"):
+                _redirect_cache(nodes, node, os.path.join(cache_folder, f"cache-{index}"))
+
+
+def _replace_resource(nodes: dict[str, Any], node: Any, op: str) -> None:
+    handle = nodes.get(node.input[-1].split(":")[0])
+    if handle is not None and handle.op == "Const":
+        handle.op = op
+        for attribute in list(handle.attr):
+            del handle.attr[attribute]
+
+
+def _redirect_cache(nodes: dict[str, Any], node: Any, path: str) -> None:
+    """Send a file cache to a private folder, unless it is complete and only read."""
+    name = nodes.get(node.input[1].split(":")[0])
+    if name is None or name.op != "Const":
+        return
+    values = name.attr["value"].tensor.string_val
+    if values and values[0] and not os.path.exists(values[0].decode() + ".index"):
+        values[0] = path.encode()
+
+
+def _chain(dataset: Any) -> list[Any] | None:
+    """List a dataset and all datasets that it is made of; None when Python does not know."""
+    found: list[Any] = []
+    waiting = [dataset]
+    while waiting:
+        part = waiting.pop()
+        found.append(part)
+        inputs = getattr(part, "_inputs", None)
+        if inputs is None:
+            return None
+        waiting.extend(inputs())
+    return found
+
+
+def autotune_enabled(dataset: Any) -> bool:
+    """Say whether tf.data tunes this pipeline by itself."""
+    if not is_dataset(dataset):
+        return True
+    return dataset.options().autotune.enabled is not False
+
+
+def prefetch_injected(dataset: Any) -> bool:
+    """Say whether the runtime adds a prefetch at the end of this pipeline by itself."""
+    if not is_dataset(dataset):
+        return True
+    options = dataset.options()
+    optimization = options.experimental_optimization
+    return (
+        options.autotune.enabled is not False
+        and optimization.inject_prefetch is not False
+        and optimization.apply_default_optimizations is not False
+    )
+
+
+_WORDS = {
+    "Map": "map",
+    "ParallelMap": "map",
+    "Batch": "batch",
+    "ParallelBatch": "batch",
+    "PaddedBatch": "padded_batch",
+    "Prefetch": "prefetch",
+    "Shuffle": "shuffle",
+    "Repeat": "repeat",
+    "Take": "take",
+    "Skip": "skip",
+    "Cache": "cache",
+    "Filter": "filter",
+    "FlatMap": "flat_map",
+    "Interleave": "interleave",
+    "ParallelInterleave": "interleave",
+    "TensorSlice": "from_tensor_slices",
+    "Tensor": "from_tensors",
+    "Range": "range",
+    "Generator": "from_generator",
+    "Zip": "zip",
+    "Concatenate": "concatenate",
+    "Unbatch": "unbatch",
+    "Shard": "shard",
+    "Options": "with_options",
+    "TFRecord": "TFRecordDataset",
+    "TextLine": "TextLineDataset",
+}
+
+
+def written_chain(dataset: Any) -> list[str]:
+    """Say what the caller wrote, source first, as they would write it: `map(decode)`, `batch(32)`."""
+    words: list[str] = []
+    part = dataset
+    while part is not None:
+        word = _word(part)
+        if word and not word.startswith("with_options"):
+            words.append(word)
+        inputs = getattr(part, "_inputs", list)()
+        if word == "from_generator":
+            break  # what lies below is how from_generator is made
+        part = inputs[0] if len(inputs) == 1 else None
+        if len(inputs) > 1:
+            words.append(f"{len(inputs)} sources")
+    return list(reversed(words))
+
+
+def written_functions(dataset: Any) -> list[tuple[str, bool]]:
+    """List the functions of the caller's maps, last first, each with whether it calls Python."""
+    found = []
+    for part in _chain(dataset) or []:
+        wrapper = getattr(part, "_map_func", None)
+        if wrapper is not None:
+            found.append((_function_name(part), _calls_python(wrapper)))
+    return found
+
+
+def _calls_python(wrapper: Any) -> bool:
+    graph = getattr(getattr(wrapper, "function", None), "graph", None)
+    if graph is None:
+        return False
+    python_ops = {"PyFunc", "EagerPyFunc", "PyFuncStateless"}
+    names = {node.op for node in graph.as_graph_def(add_shapes=False).node}
+    nested = getattr(graph, "_functions", {})
+    return bool(names & python_ops) or any(
+        node.op in python_ops
+        for function in getattr(nested, "values", list)()
+        for node in getattr(function, "definition", _NO_NODES).node_def
+    )
+
+
+class _NoNodes:
+    node_def: tuple[Any, ...] = ()
+
+
+_NO_NODES = _NoNodes()
+
+
+def _word(part: Any) -> str:
+    kind = type(part).__name__.lstrip("_").split("Dataset")[0]
+    word = _WORDS.get(kind, kind[:1].lower() + kind[1:] if kind else "")
+    if kind == "FlatMap" and "generator" in _function_name(part).lower():
+        return "from_generator"
+    if kind in ("Map", "ParallelMap", "FlatMap", "Interleave", "ParallelInterleave", "Filter"):
+        arguments = [_function_name(part)]
+        if kind.startswith("Parallel"):
+            arguments.append("num_parallel_calls=…")
+        return f"{word}({', '.join(arguments)})"
+    if kind in ("Batch", "ParallelBatch", "Prefetch", "Shuffle", "Repeat", "Take", "Skip"):
+        for attribute in ("_batch_size", "_buffer_size", "_count"):
+            number = _constant(getattr(part, attribute, None))
+            if number is not None:
+                return f"{word}({'' if number == -1 and word == 'repeat' else number})"
+    if kind in ("Tensor", "TensorSlice", "Range", "TFRecord", "TextLine"):
+        return f"{word}(…)"
+    return word if kind == "Generator" else f"{word}()"
+
+
+def _constant(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _function_name(part: Any) -> str:
+    wrapper = getattr(part, "_map_func", None) or getattr(part, "_predicate", None)
+    function = getattr(wrapper, "_func", None)
+    function = getattr(function, "__wrapped__", function)
+    name = str(getattr(function, "__name__", "") or "…")
+    return name.split(".")[-1]

@@ -1,0 +1,59 @@
+"""Speed-ups from what a change takes off the step."""
+
+from __future__ import annotations
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.breakdown import usable_cores
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+
+__all__ = ["gain_without", "gain_with_input_at", "speedup"]
+
+
+def speedup(analysis: Analysis, after_s: float, low_s: float, high_s: float, source: str) -> Maybe:
+    """Give the speed-up of a step that takes `after_s`, between `low_s` (fast) and `high_s` (slow)."""
+    if isinstance(analysis.step, Missing):
+        return analysis.step
+    mean = analysis.step.mean_s
+    slowest = max(high_s, after_s, 1e-9)
+    fastest = max(min(low_s, after_s), 1e-9)
+    return Quantity(
+        mean / max(after_s, 1e-9),
+        "x",
+        mean / slowest,
+        mean / fastest,
+        "estimated",
+        source,
+    )
+
+
+def gain_without(
+    analysis: Analysis, seconds: float, *, at_least: float, at_most: float, source: str
+) -> Maybe:
+    """Give the speed-up when `seconds` a step go away, in truth between two shares of them."""
+    if isinstance(analysis.step, Missing):
+        return analysis.step
+    mean = analysis.step.mean_s
+    return speedup(
+        analysis, mean - seconds, mean - at_most * seconds, mean - at_least * seconds, source
+    )
+
+
+def gain_with_input_at(analysis: Analysis, input_s: float, spread: float, source: str) -> Maybe:
+    """Give the speed-up when the input needs `input_s` a batch and works ahead of the step.
+
+    The step then takes whatever is longer, and no less than the processor time of both on the cores.
+    `spread` is how much slower the input may turn out, as a factor.
+    """
+    if isinstance(analysis.step, Missing):
+        return analysis.step
+    wait = analysis.segment("input_wait")
+    rest = analysis.step.mean_s - wait
+    floor = rest
+    if not isinstance(analysis.input_alone, Missing) and not isinstance(analysis.replay, Missing):
+        live = analysis.measurements.live
+        per_call = 1.0 if isinstance(live, Missing) else 1.0 / live.steps_per_call
+        busy = analysis.input_alone.cpu_per_batch_s + analysis.replay.cpu_per_call_s * per_call
+        floor = max(rest, busy / usable_cores(analysis.measurements))
+    after = min(max(floor, input_s), analysis.step.mean_s)
+    slow = min(max(floor, input_s * spread), analysis.step.mean_s)
+    return speedup(analysis, after, max(rest, input_s * 0.9), slow, source)

@@ -1,0 +1,38 @@
+"""Prepare the next batch while the step runs."""
+
+from __future__ import annotations
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.model.quantity import Maybe, Missing
+from tfdiag.model.report import Suggestion
+from tfdiag.remedies.gain import gain_with_input_at
+from tfdiag.remedies.pipeline_code import diff, written
+
+__all__ = ["predict", "suggest"]
+
+_SPREAD = 1.25
+"""How much slower an input gets beside a running step: it shares cores and memory bandwidth."""
+
+
+def predict(analysis: Analysis) -> Maybe:
+    """Predict the step when input and step overlap."""
+    alone = analysis.input_alone
+    if isinstance(alone, Missing):
+        return Missing(f"the input alone was not measured: {alone.reason}")
+    return gain_with_input_at(
+        analysis, alone.batch.value, _SPREAD, "input and step overlapped, from both measured alone"
+    )
+
+
+def suggest(analysis: Analysis, check: str) -> Suggestion:
+    """Suggest a prefetch at the end of the pipeline."""
+    chain = written(analysis)
+    return Suggestion(
+        id=f"{check}/prefetch",
+        check=check,
+        text="Prepare the next batches while the step runs: end the pipeline with prefetch.",
+        code=diff(chain, [*chain, "prefetch(tf.data.AUTOTUNE)"]),
+        predicted=predict(analysis),
+        risk="A few batches more are held in memory.",
+        reason="not tried yet: this version only predicts",
+    )

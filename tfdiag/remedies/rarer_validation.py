@@ -1,0 +1,42 @@
+"""Validate less often, or on less."""
+
+from __future__ import annotations
+
+import math
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.model.quantity import Missing
+from tfdiag.model.report import Suggestion
+from tfdiag.remedies.gain import gain_without
+
+__all__ = ["suggest"]
+
+_SHARE_LEFT = 0.1
+"""The share of the training time that validation may keep."""
+
+
+def suggest(analysis: Analysis, check: str, seconds: float) -> Suggestion:
+    """Suggest the `validation_freq` at which validation takes a tenth of the time."""
+    assert not isinstance(analysis.step, Missing)
+    training = analysis.step.mean_s - seconds
+    now = max(1, analysis.measurements.job.validation_freq)
+    factor = max(2, math.ceil(seconds / max(1e-9, _SHARE_LEFT * training)))
+    freq = now * factor
+    return Suggestion(
+        id=f"{check}/validation-freq",
+        check=check,
+        text=(
+            f"Validate every {freq} epochs instead of every {now if now > 1 else ''} epoch, or on fewer "
+            "batches (validation_steps)."
+        ).replace("every  epoch", "every epoch"),
+        code=f"- model.fit(…, validation_freq={now})\n+ model.fit(…, validation_freq={freq})",
+        predicted=gain_without(
+            analysis,
+            seconds * (1 - 1 / factor),
+            at_least=0.9,
+            at_most=1.05,
+            source="the step less the validation that falls away",
+        ),
+        risk="Early stopping and learning-rate schedules that watch validation react later.",
+        reason="not tried: fewer validations change when callbacks react",
+    )

@@ -1,0 +1,61 @@
+"""Ranks what the checks found and puts the report together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.checks.registry import Outcome
+from tfdiag.model.measurements import Live
+from tfdiag.model.quantity import Quantity
+from tfdiag.model.report import Finding, ReportData, Suggestion
+
+__all__ = ["build"]
+
+_SEVERITY = {"critical": 0, "warning": 1, "info": 2}
+
+
+def build(analysis: Analysis, outcome: Outcome, *, ignored: Iterable[str] = ()) -> ReportData:
+    """Make the report of an analysis."""
+    suggestions = [s for result in outcome.results for s in result.suggestions]
+    rejected = [s for s in suggestions if s.status == "refuted"]
+    advised = [s for s in suggestions if s.status != "refuted"]
+    return ReportData(
+        verdict=analysis.verdict,
+        step=analysis.step,
+        bounds=analysis.bounds,
+        findings=tuple(sorted((r.finding for r in outcome.results), key=_by_cost)),
+        suggestions=tuple(sorted(advised, key=_best_first)),
+        rejected=tuple(rejected),
+        measurements=analysis.measurements,
+        ignored=tuple(ignored),
+        not_run=outcome.not_run,
+        warnings=tuple(_warnings(analysis)),
+    )
+
+
+def _by_cost(finding: Finding) -> tuple[int, float]:
+    return _SEVERITY[finding.severity], -finding.cost.value
+
+
+def _best_first(suggestion: Suggestion) -> tuple[int, float]:
+    """Confirmed before untried; within them by gain; what has no number comes last."""
+    gain = suggestion.measured if suggestion.status == "confirmed" else suggestion.predicted
+    rank = 0 if suggestion.status == "confirmed" else 1
+    return rank, -gain.value if isinstance(gain, Quantity) else 0.0
+
+
+def _warnings(analysis: Analysis) -> list[str]:
+    found = []
+    live = analysis.measurements.live
+    if isinstance(live, Live):
+        if live.nan_loss:
+            found.append("the loss was NaN during the diagnosis: the model does not train as it is")
+        if live.cut:
+            found.append(f"the run was cut short: {live.cut}")
+        if len(live.start_s) * live.steps_per_call < 2:
+            found.append("the dataset has a single batch: there is no steady state to measure")
+    used = analysis.measurements.job.batches_used
+    if used:
+        found.append(f"{used} batches were taken from the generator and can't be put back")
+    return found
