@@ -1,5 +1,52 @@
-"""Says why a Keras training step is slow, and what to change."""
+"""Says why a Keras training step is slow, and what to change.
 
+TensorFlow and Keras are imported when they are first needed, not with this module.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tfdiag.errors import TfdiagError
 from tfdiag.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from tfdiag.diagnose import diagnose
+    from tfdiag.model.report import Finding, Suggestion
+    from tfdiag.monitor.callback import DiagnosticsCallback
+    from tfdiag.render.report import Report, load
+
+__all__ = [
+    "DiagnosticsCallback",
+    "Finding",
+    "Report",
+    "Suggestion",
+    "TfdiagError",
+    "__version__",
+    "diagnose",
+    "load",
+]
+
+_LAZY = {
+    "DiagnosticsCallback": "tfdiag.monitor.callback",
+    "Finding": "tfdiag.model.report",
+    "Report": "tfdiag.render.report",
+    "Suggestion": "tfdiag.model.report",
+    "diagnose": "tfdiag.diagnose",
+    "load": "tfdiag.render.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'tfdiag' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    # The submodule tfdiag.diagnose would shadow the function of that name.
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.sample_reports import full
+from tests.sample_reports import empty, full
 from tfdiag.cli import main
 from tfdiag.report.schema import report_schema
 from tfdiag.version import __version__
@@ -154,10 +155,15 @@ def test_version_as_a_module() -> None:
     assert done.stdout == f"tfdiag {__version__}\n"
 
 
-def test_a_closed_pipe_is_no_crash(saved: Path) -> None:
-    """A reader that stops early, like `head`, gets no traceback."""
-    command = [sys.executable, "-m", "tfdiag", "show", str(saved), "--format", "html"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+@pytest.mark.parametrize("form", ["terminal", "html"])
+def test_a_closed_pipe_is_no_crash(tmp_path: Path, form: str) -> None:
+    """A reader that stops early, like `head`, gets no traceback, for short output and for long."""
+    empty().save(tmp_path / "report.json")
+    command = [sys.executable, "-m", "tfdiag", "show", f"{tmp_path}/report.json", "--format", form]
+    # With a buffer, what is short is still there to be flushed at exit, into the closed pipe.
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=buffered) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

@@ -36,6 +36,7 @@ class Instrument:
         self._model: Any = None
         self._wrapped: Callable[..., Any] | None = None
         self._original: Any = None
+        self._iterator: Any = None
         self._test: tuple[Any, Any] | None = None
         self._replaced: list[tuple[list[Any], int, Any]] = []
 
@@ -55,6 +56,7 @@ class Instrument:
         ends_epoch = (StopIteration, tensorflow.tensorflow().errors.OutOfRangeError)
 
         def guarded(iterator: Any) -> Any:
+            self._iterator = iterator
             try:
                 return wrapped(iterator)
             except ends_epoch:
@@ -75,12 +77,18 @@ class Instrument:
             return
         if model.__dict__.get("train_function") is self._wrapped:
             model.train_function = self._original
-        self._original = self._wrapped = None
+        self._original = self._wrapped = self._iterator = None
         self._detach_test(model)
         for entries, index, callback in self._replaced:
             if index < len(entries) and isinstance(entries[index], _Timed):
                 entries[index] = callback
         self._replaced = []
+
+    def epoch_ends(self) -> None:
+        """Read what the iterator of this epoch still knows, and let go of it."""
+        iterator, self._iterator = self._iterator, None
+        if self._model is not None:
+            self.recorder.look(iterator)
 
     def attach_test(self) -> None:
         """Wrap the test function of the validation that is beginning."""

@@ -10,7 +10,7 @@ from tfdiag.compat import keras, tensorflow, tfdata
 from tfdiag.model.measurements import Job
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["batch_facts", "describe", "epoch_steps"]
+__all__ = ["batch_facts", "describe"]
 
 
 def describe(
@@ -20,7 +20,7 @@ def describe(
     *,
     callbacks: tuple[str, ...] = (),
     epochs: int = 1,
-    notes: tuple[str, ...] = (),
+    steps_per_epoch: Maybe | None = None,
 ) -> Job:
     """Describe a Keras job before it runs."""
     flavour = keras.flavour(model)
@@ -33,11 +33,7 @@ def describe(
         input=source.kind if source is not None else "the caller's own fit",
         parameters=_parameters(model),
         steps_per_execution=keras.steps_per_execution(model),
-        steps_per_epoch=(
-            epoch_steps(model, source, fit_kwargs)
-            if source is not None
-            else Missing("fit did not say how long an epoch is")
-        ),
+        steps_per_epoch=steps_per_epoch or _epoch_steps(model, source, fit_kwargs),
         epochs=epochs,
         run_eagerly=bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly(),
         jit_compile=getattr(model, "jit_compile", None) in (True, "True"),
@@ -47,7 +43,6 @@ def describe(
         validation_freq=_frequency(fit_kwargs.get("validation_freq", 1)),
         callbacks=callbacks,
         one_shot=source.one_shot if source is not None else False,
-        notes=notes,
     )
 
 
@@ -65,8 +60,10 @@ def _parameters(model: Any) -> Maybe:
         return Missing(f"the model can't count its parameters: {error}")
 
 
-def epoch_steps(model: Any, source: Input, fit_kwargs: Mapping[str, Any]) -> Maybe:
+def _epoch_steps(model: Any, source: Input | None, fit_kwargs: Mapping[str, Any]) -> Maybe:
     """Give the steps of one of the caller's epochs, as far as anybody can know before running."""
+    if source is None:
+        return Missing("fit did not say how long an epoch is")
     given = fit_kwargs.get("steps_per_epoch")
     if given:
         return Quantity(float(given), "steps", origin="given", source="steps_per_epoch")

@@ -12,6 +12,7 @@ Private names and where they were seen, with what happens when they are gone:
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import importlib
 import sys
@@ -110,7 +111,7 @@ def global_state() -> dict[str, Any]:
     if tracker is None:
         return {}
     return {
-        key: (type(value)(value) if isinstance(value, dict) else value)
+        key: (copy.copy(value) if isinstance(value, dict) else value)
         for key, value in vars(tracker).items()
     }
 

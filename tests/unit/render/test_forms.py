@@ -108,6 +108,14 @@ def test_bars_are_as_long_as_their_shares() -> None:
     assert bars["input"] == pytest.approx(2 * bars["launch"], abs=1)
 
 
+def test_a_tiny_segment_has_a_bar() -> None:
+    """What takes any time at all can be seen."""
+    step = full().step
+    assert isinstance(step, Step)
+    text = str(replace(full(), step=replace(step, segments={"launch": seconds(1e-6)})))
+    assert re.search(r"^  launch +▏ ", text, re.MULTILINE)
+
+
 def test_zero_segments_are_left_out_but_unexplained_never() -> None:
     """A segment of zero is no news; an unexplained rest of zero is."""
     step = full().step
