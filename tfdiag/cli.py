@@ -91,5 +91,5 @@ def _explain(arguments: argparse.Namespace) -> None:
     sys.stdout.write(docs[arguments.check].strip() + "\n")
 
 
-def _schema(arguments: argparse.Namespace) -> None:
+def _schema(_: argparse.Namespace) -> None:
     sys.stdout.write(schema_text())

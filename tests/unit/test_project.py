@@ -118,15 +118,6 @@ def test_no_paths_of_a_machine():
     assert found == []
 
 
-def test_nothing_is_unfinished_by_its_own_word():
-    """What is left to do stands in an issue, not in the code."""
-    words = re.compile("TODO|FIXME|XXX")
-    found = [
-        str(path.relative_to(ROOT)) for path in texts() if words.search(path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
-
-
 def test_importing_tfdiag_imports_nothing_heavy():
     """`import tfdiag` brings neither TensorFlow nor Keras nor NVML."""
     heavy = "{'keras', 'pynvml', 'tensorflow', 'tf_keras'}"

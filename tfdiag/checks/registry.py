@@ -20,7 +20,7 @@ from tfdiag.model.report import Finding, Severity, Suggestion
 __all__ = ["Check", "Outcome", "Result", "Undecided", "all_checks", "run_checks", "severity_of"]
 
 
-class Undecided(Exception):  # noqa: N818  # an answer, not an error
+class Undecided(Exception):  # an answer, not an error
     """A check can't tell, because of what its message says."""
 
 

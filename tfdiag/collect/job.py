@@ -104,7 +104,7 @@ def batch_facts(batch: Any) -> tuple[Maybe, Maybe]:
         if isinstance(rows, Missing) and len(shape) and shape[0] is not None:
             rows = Quantity(float(shape[0]), "rows", source="first batch")
         dtype: Any = getattr(tensor, "dtype", None)
-        size = getattr(dtype, "size", None) or getattr(dtype, "itemsize", 0)
+        size: Any = getattr(dtype, "size", None) or getattr(dtype, "itemsize", 0)
         count = 1
         for length in getattr(tensor, "shape", ()):
             count *= int(length or 0)

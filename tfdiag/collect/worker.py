@@ -20,7 +20,7 @@ __all__ = ["Abandoned", "Worker"]
 _T = TypeVar("_T")
 
 
-class Abandoned(Exception):  # noqa: N818  # what happened, not what is wrong
+class Abandoned(Exception):  # what happened, not what is wrong
     """The work did not come back in time; the thread is still in it."""
 
 

@@ -215,7 +215,7 @@ class _Adapted:
 
 def epoch_length(arguments: dict[str, Any]) -> int | None:
     """Give the batches that Keras would count in an epoch of these arguments, or None."""
-    x = arguments.get("x")
+    x: Any = arguments.get("x")
     if is_py_dataset(x):
         length = getattr(x, "num_batches", None)
         if length is None:

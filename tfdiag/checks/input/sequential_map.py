@@ -31,6 +31,7 @@ from tfdiag.remedies import parallel_map
 
 __all__ = ["CHECK"]
 
+_MAPS = ("Map", "MapAndBatch")
 _STAGE_SHARE = 0.5
 """The map must be this part of all stages' time together, or it is not what the step waits for."""
 
@@ -45,7 +46,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     if not model.from_model:
         raise Undecided("tf.data keeps no model of this pipeline, so its stages have no times")
     slowest = model.slowest
-    if slowest is None or not slowest.serial or slowest.name.split("V")[0] != "Map":
+    if slowest is None or not slowest.serial or slowest.name.split("V")[0] not in _MAPS:
         return
     everything = sum(stage.per_batch_s for stage in model.stages)
     part = slowest.per_batch_s / everything if everything > 0 else 0.0
