@@ -105,9 +105,7 @@ def one(plan: Plan, budget: float) -> dict[str, Any]:
     """Diagnose one job, and hold the report against the marks."""
     job = build(plan)
     dispatch = dispatch_of(job)
-    found = tfdiag.diagnose(
-        job.model, job.dataset, fit_kwargs=job.fit_kwargs, budget=budget, verify=False
-    )
+    found = tfdiag.diagnose(job.model, job.dataset, fit_kwargs=job.fit_kwargs, budget=budget, verify=False)
     live, step = found.measurements.live, known_step(found)
     calls = live.first_call_index + len(live.start_s) if isinstance(live, Live) else 0
     known = truth(
@@ -123,8 +121,7 @@ def one(plan: Plan, budget: float) -> dict[str, Any]:
         "truth": {**asdict(known), "rest": known.rest},
         "measured": seen,
         "segments": {
-            name: part.value if isinstance(part, Quantity) else None
-            for name, part in step.segments.items()
+            name: part.value if isinstance(part, Quantity) else None for name, part in step.segments.items()
         },
         "error": compare(known, seen),
         "took_s": found.measurements.overhead.total_s,
@@ -134,8 +131,7 @@ def one(plan: Plan, budget: float) -> dict[str, Any]:
 def show(row: dict[str, Any]) -> None:
     """Print truth and measurement of a job, in milliseconds."""
     cells = [
-        f"{name} {row['truth'][name] * 1e3:.2f}/{row['measured'][name] * 1e3:.2f}"
-        f" ({row['error'][name]:+.1%})"
+        f"{name} {row['truth'][name] * 1e3:.2f}/{row['measured'][name] * 1e3:.2f} ({row['error'][name]:+.1%})"
         for name in row["error"]
     ]
     mark = "ok  " if right(row) else "OFF "

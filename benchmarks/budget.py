@@ -145,9 +145,7 @@ def main() -> None:
     if chosen.only in "default budget":
         found, took = timed(lambda: planned(Plan("", 4.5)))
         rows.append({"name": "default budget", "took_s": took, "verdict": found.verdict.code})
-        goals.append(
-            Goal("default diagnosis of a job with steps of 5 ms", took, DEFAULT_WITHIN_S, unit="s")
-        )
+        goals.append(Goal("default diagnosis of a job with steps of 5 ms", took, DEFAULT_WITHIN_S, unit="s"))
     report("budget", goals, rows)
 
 

@@ -69,9 +69,7 @@ def machine() -> dict[str, Any]:
     """Say what the figures were measured on, without naming anybody's machine."""
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": platform.system(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }

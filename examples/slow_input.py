@@ -15,8 +15,8 @@ import tensorflow as tf
 import tfdiag
 
 rng = np.random.default_rng(seed=7)
-images = rng.integers(0, 256, size=(2048, 32, 32, 3), dtype=np.uint8)
-labels = rng.integers(0, 10, size=2048)
+images = rng.integers(0, 256, size=(8192, 32, 32, 3), dtype=np.uint8)
+labels = rng.integers(0, 10, size=8192)
 
 
 def smear(image: np.ndarray) -> np.ndarray:

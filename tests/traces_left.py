@@ -32,6 +32,9 @@ BOUNDED_WAIT_S = 2.0
 NOT_OURS = ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".coverage")
 """Entries of the working directory that the test tools write."""
 
+OF_TENSORFLOW = "__autograph_generated_file"
+"""Temporary files that TensorFlow keeps until the process ends, one for each function it traced."""
+
 FRAMEWORKS = ("keras", "tf_keras")
 """Objects of these packages are walked; any other object is compared by identity."""
 
@@ -115,7 +118,8 @@ def surroundings() -> Paths:
         with contextlib.suppress(OSError, ValueError):
             paths[f"signal {int(number)}"] = Same(signal.getsignal(number))
     for entry in Path(tempfile.gettempdir()).iterdir():
-        paths[f"temporary file {entry.name}"] = True
+        if not entry.name.startswith(OF_TENSORFLOW):
+            paths[f"temporary file {entry.name}"] = True
     for entry in Path().iterdir():
         if not entry.name.startswith(NOT_OURS):
             paths[f"working directory {entry.name}"] = True
@@ -173,18 +177,14 @@ def _keras_settings(package: str) -> Paths:
         paths["max_steps_per_epoch"] = keras.config.max_steps_per_epoch()
     else:
         paths["dtype policy"] = keras.mixed_precision.global_policy().name
-        paths["traceback filtering"] = sys.modules[
-            "tensorflow"
-        ].debugging.is_traceback_filtering_enabled()
+        paths["traceback filtering"] = sys.modules["tensorflow"].debugging.is_traceback_filtering_enabled()
         paths["interactive logging"] = keras.utils.is_interactive_logging_enabled()
     return {f"{package} {name}": value for name, value in paths.items()}
 
 
 def python_threads() -> set[threading.Thread]:
     """Give the threads that Python started, not those of TensorFlow that called into Python."""
-    return {
-        thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)
-    }
+    return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
 
 
 def threads_left(before: set[threading.Thread]) -> list[str]:

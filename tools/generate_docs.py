@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -30,11 +31,12 @@ def source(check: Check) -> str:
     return f"tfdiag/checks/{check.topic}/{check.id.replace('-', '_')}.py"
 
 
-def sections(check: Check) -> dict[str, str]:
-    """Split a docstring into its sections, each without its indentation."""
+def parts_of(check: Check) -> tuple[str, dict[str, str]]:
+    """Split a docstring into its summary and its sections, these without their indentation."""
+    summary, *rest = inspect.cleandoc(check.doc).splitlines()
     found: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in inspect.cleandoc(check.doc).splitlines()[1:]:
+    for line in rest:
         if line and not line.startswith(" "):
             lines = found[line] = []
         else:
@@ -46,18 +48,21 @@ def sections(check: Check) -> dict[str, str]:
     for name, text in texts.items():
         if not text:
             sys.exit(f"{source(check)}: the section {name!r} of its docstring is empty")
-    return texts
+    return summary, texts
 
 
 def page(check: Check) -> str:
     """Write the page of one check."""
+    summary, texts = parts_of(check)
+    texts["When to ignore it"] += (
+        f'\n\nTo silence it: `tfdiag.diagnose(model, dataset, ignore=("{check.id}",))`.'
+    )
+    texts["References"] = re.sub(r"^(https?://\S+)$", r"- <\1>", texts["References"], flags=re.MULTILINE)
     parts = [
         f"<!-- Written by tools/generate_docs.py from {source(check)}. -->",
         f"# {check.id}",
-        check.title,
-        *(f"## {name}\n\n{text}" for name, text in sections(check).items()),
-        f'To silence it: `tfdiag.diagnose(model, dataset, ignore=("{check.id}",))`.',
-        f"All checks: [index](index.md#{check.topic}).",
+        f"{summary} [All checks](index.md#{check.topic}).",
+        *(f"## {name}\n\n{text}" for name, text in texts.items()),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -92,9 +97,7 @@ def main() -> None:
     pages = {PAGES / f"{check.id}.md": page(check) for check in checks}
     pages[PAGES / "index.md"] = index(checks)
     stale = [
-        path
-        for path, text in pages.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
+        path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     orphans = sorted(set(PAGES.glob("*.md")) - set(pages))
     if only_check:

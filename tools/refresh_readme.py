@@ -1,7 +1,7 @@
 """Show in README.md the report that `make demo` has left in tfdiag-report.json.
 
-With `--check` nothing is written: the exit status says whether README.md tells another story. Two
-runs never measure the same numbers, so there only the words and their order count.
+With `--check` nothing is written: the exit status says whether README.md tells another story. No
+two runs measure the same numbers; the verdict, sections and checks named must be the same.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import sys
 from pathlib import Path
 
 import tfdiag
+from tfdiag.checks.registry import all_checks
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 REPORT = ROOT / "tfdiag-report.json"
-BLOCK = re.compile(
-    r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL
-)
+BLOCK = re.compile(r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL)
 
 
-def words(text: str) -> list[str]:
+def story(text: str) -> tuple[str, list[str], set[str]]:
     """Keep what does not change from one run to the next."""
-    return re.findall(r"[A-Za-z][A-Za-z_`-]+", text)
+    verdict = text.split(maxsplit=1)[0]
+    sections = [line for line in text.splitlines()[2:] if line and not line.startswith(" ")]
+    return verdict, sections, {check.id for check in all_checks() if check.id in text}
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
         sys.exit("README.md has no block between `report: begin` and `report: end`")
     if not only_check:
         README.write_text(text[: found.start()] + shown + text[found.end() :], encoding="utf-8")
-    elif words(found.group()) != words(shown):
+    elif story(found.group()) != story(shown):
         sys.exit(f"README.md shows another report than this one; run `make readme`\n\n{shown}")
 
 

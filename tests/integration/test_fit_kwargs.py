@@ -55,9 +55,7 @@ def test_ignored_check_is_silent_but_said() -> None:
     """A check that the caller silences yields nothing, and the report says so."""
     model, dataset, callback = jobs.tiny_model(), jobs.batches(None), Burns()
 
-    report = diagnose(
-        model, dataset, fit_kwargs={"callbacks": [callback]}, ignore=("slow-callback",)
-    )
+    report = diagnose(model, dataset, fit_kwargs={"callbacks": [callback]}, ignore=("slow-callback",))
 
     assert "slow-callback" not in {finding.check for finding in report.findings}
     assert "slow-callback" not in {suggestion.check for suggestion in report.suggestions}

@@ -49,9 +49,7 @@ def test_dict_inputs_and_several_outputs() -> None:
 def test_list_inputs_as_arrays() -> None:
     """A list of input arrays is one input, not a list of batches."""
     left, right = keras.Input((4,)), keras.Input((2,))
-    model = keras.Model(
-        [left, right], keras.layers.Dense(1)(keras.layers.Concatenate()([left, right]))
-    )
+    model = keras.Model([left, right], keras.layers.Dense(1)(keras.layers.Concatenate()([left, right])))
     jobs.compiled(model)
     x, y = jobs.arrays(16 * 40)
     inputs = [x, x[:, :2]]

@@ -275,9 +275,7 @@ class WritesSummaries(keras.callbacks.Callback):
 
 
 FILE_CALLBACKS: dict[str, Callable[[Path], Any]] = {
-    "ModelCheckpoint each epoch": lambda folder: keras.callbacks.ModelCheckpoint(
-        str(folder / "model.keras")
-    ),
+    "ModelCheckpoint each epoch": lambda folder: keras.callbacks.ModelCheckpoint(str(folder / "model.keras")),
     "ModelCheckpoint each 5 batches": lambda folder: keras.callbacks.ModelCheckpoint(
         str(folder / "weights.weights.h5"), save_weights_only=True, save_freq=5
     ),
@@ -285,9 +283,7 @@ FILE_CALLBACKS: dict[str, Callable[[Path], Any]] = {
         str(folder / "{epoch:02d}.weights.h5"), save_weights_only=True
     ),
     "CSVLogger": lambda folder: keras.callbacks.CSVLogger(str(folder / "log.csv")),
-    "CSVLogger that appends": lambda folder: keras.callbacks.CSVLogger(
-        str(folder / "log.csv"), append=True
-    ),
+    "CSVLogger that appends": lambda folder: keras.callbacks.CSVLogger(str(folder / "log.csv"), append=True),
     "BackupAndRestore": lambda folder: keras.callbacks.BackupAndRestore(str(folder / "backup")),
     "summaries": lambda folder: WritesSummaries(str(folder / "logs")),
 }
@@ -319,9 +315,7 @@ STATEFUL_CALLBACKS: dict[str, Callable[[], Any]] = {
     "ReduceLROnPlateau": lambda: keras.callbacks.ReduceLROnPlateau(
         "loss", patience=1, min_delta=1e9, factor=0.1
     ),
-    "LearningRateScheduler": lambda: keras.callbacks.LearningRateScheduler(
-        lambda epoch, rate: rate * 0.5
-    ),
+    "LearningRateScheduler": lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5),
     "History": keras.callbacks.History,
     "TerminateOnNaN": keras.callbacks.TerminateOnNaN,
     "SwapEMAWeights": lambda: keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
@@ -370,9 +364,7 @@ def test_dropout_draws_what_it_would_have_drawn() -> None:
     """The state of a layer's seed generator is part of what is put back."""
     model = jobs.tiny_model(dropout=0.5)
     model.fit(jobs.batches(3), verbose=0)
-    seeds = [
-        np.array(seed.state.numpy()) for layer in model.layers for seed in layer._seed_generators
-    ]
+    seeds = [np.array(seed.state.numpy()) for layer in model.layers for seed in layer._seed_generators]
     assert seeds
 
     with leaves_no_trace(model):

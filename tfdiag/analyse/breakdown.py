@@ -13,7 +13,7 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Bounds, HostItem, Step
 from tfdiag.stats import Estimate
 
-__all__ = ["ReplayFacts", "break_down", "bounds_of", "input_facts", "replay_facts"]
+__all__ = ["ReplayFacts", "bounds_of", "break_down", "input_facts", "replay_facts"]
 
 _NO_BUS = "there is no accelerator, so nothing crosses a bus"
 
@@ -23,6 +23,8 @@ class ReplayFacts:
     """The step without input, in seconds per call of the train function."""
 
     call: Estimate
+    paced: Estimate
+    """At the pace of the job: what the same call takes when it does not follow the last one at once."""
     empty: Estimate | Missing
     graph: Estimate | Missing
     cpu_per_call_s: float
@@ -53,8 +55,13 @@ def replay_facts(replay: Replay | Missing) -> ReplayFacts | Missing:
     graph: Estimate | Missing = Missing(replay.graph_missing or "the job already runs as a graph")
     if len(replay.graph_call_s) >= 3:
         graph = _steady_mean(replay.graph_call_s)
+    call = _steady_mean(replay.call_s)
+    paced = call
+    if len(replay.paced_call_s) >= 3:
+        paced = stats.mean(np.asarray(replay.paced_call_s))
     return ReplayFacts(
-        call=_steady_mean(replay.call_s),
+        call=call,
+        paced=paced if paced.value > call.value else call,
         empty=empty,
         graph=graph,
         cpu_per_call_s=replay.cpu_s / len(replay.call_s),
@@ -94,14 +101,10 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
             wait.source + ", with the first batch of each epoch",
             wait.count,
         )
-    compiled: Maybe = Quantity(
-        steady.compile_s, "s", source="calls that traced", count=steady.traces
-    )
+    compiled: Maybe = Quantity(steady.compile_s, "s", source="calls that traced", count=steady.traces)
     if job.run_eagerly or job.loop == "custom":
         compiled = Missing("traces are not counted in this kind of loop")
-    crossing = Missing(
-        _NO_BUS if not _accelerated(measurements) else "device timelines are not read yet"
-    )
+    crossing = Missing(_NO_BUS if not _accelerated(measurements) else "device timelines are not read yet")
     segments: dict[str, Maybe] = {
         "input_wait": wait,
         "host_to_device": crossing,
@@ -130,9 +133,7 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
             name: value.scaled(per_step) if isinstance(value, Quantity) else value
             for name, value in segments.items()
         },
-        host_items=tuple(
-            HostItem(item.name, item.per_step.scaled(per_step), item.note) for item in items
-        ),
+        host_items=tuple(HostItem(item.name, item.per_step.scaled(per_step), item.note) for item in items),
         warmup_steps=steady.first * live.steps_per_call,
         steady_steps=steady.calls * live.steps_per_call,
         outliers=steady.outliers,
@@ -147,7 +148,7 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
 
 
 def _accelerated(measurements: Measurements) -> bool:
-    return any(device.kind not in ("CPU",) for device in measurements.environment.devices)
+    return any(device.kind != "CPU" for device in measurements.environment.devices)
 
 
 def _boundary_per_call(steady: Steady) -> tuple[Boundary | None, float]:
@@ -156,9 +157,7 @@ def _boundary_per_call(steady: Steady) -> tuple[Boundary | None, float]:
     return steady.boundary, 1.0 / max(1.0, steady.calls_per_epoch.value)
 
 
-def _inside_the_call(
-    steady: Steady, replay: ReplayFacts | Missing
-) -> tuple[Maybe, Maybe, Maybe, Maybe]:
+def _inside_the_call(steady: Steady, replay: ReplayFacts | Missing) -> tuple[Maybe, Maybe, Maybe, Maybe]:
     """Split the mean call: wait, compute, launch, and what nothing explains."""
     inside = steady.duration.value - steady.compile_s
     count = steady.calls
@@ -168,12 +167,12 @@ def _inside_the_call(
         wait: Maybe = _quantity(steady.wait, "the runtime's gaps between batches")
         step = inside - steady.wait.value
     else:
-        estimate = max(0.0, inside - replay.call.value)
+        estimate = max(0.0, inside - replay.paced.value)
         wait = Quantity(
             estimate,
             "s",
-            max(0.0, steady.duration.low - steady.compile_s - replay.call.high),
-            max(0.0, steady.duration.high - steady.compile_s - replay.call.low),
+            max(0.0, steady.duration.low - steady.compile_s - replay.paced.high),
+            max(0.0, steady.duration.high - steady.compile_s - replay.paced.low),
             "estimated",
             f"the call less the replay, because {steady.wait.reason}",
             count,
@@ -181,7 +180,7 @@ def _inside_the_call(
         step = inside - estimate
     # What the replay can't account for is not compute. Beyond it nothing is known; within its
     # interval the two are the same number.
-    explained = min(step, replay.call.high)
+    explained = min(step, replay.paced.high)
     unexplained = Quantity(
         step - explained, "s", source="the live call less its wait and the replay", count=count
     )
@@ -194,9 +193,7 @@ def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, M
     if isinstance(replay.empty, Missing):
         return (
             replay.empty,
-            Quantity(
-                explained, "s", origin="estimated", source="replay, with its dispatch", count=count
-            ),
+            Quantity(explained, "s", origin="estimated", source="replay, with its dispatch", count=count),
         )
     if isinstance(replay.graph, Estimate):
         # An eager step: what the graph does not need is dispatch.
@@ -226,9 +223,7 @@ def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, M
     )  # fmt: skip
 
 
-def _without_replay(
-    steady: Steady, inside: float, missing: Missing
-) -> tuple[Maybe, Maybe, Maybe, Maybe]:
+def _without_replay(steady: Steady, inside: float, missing: Missing) -> tuple[Maybe, Maybe, Maybe, Maybe]:
     count = steady.calls
     launch = Missing(f"dispatch is not told apart from compute without a replay ({missing.reason})")
     if isinstance(steady.wait, Missing):
@@ -249,9 +244,7 @@ def _without_replay(
             count=count,
         ),
         launch,
-        Quantity(
-            0.0, "s", origin="estimated", source="nothing is left over by construction", count=count
-        ),
+        Quantity(0.0, "s", origin="estimated", source="nothing is left over by construction", count=count),
     )
 
 
@@ -299,21 +292,19 @@ def _host_items(steady: Steady, boundary: Boundary | None, per_call: float) -> l
             )
         )
     for name, method, seconds in boundary.callbacks:
-        seconds = min(seconds, rest)
-        rest -= seconds
+        spent = min(seconds, rest)
+        rest -= spent
         items.append(
             HostItem(
                 f"callback {name}.{method}",
-                Quantity(seconds * per_call, "s", source="timed in fit", count=boundary.epochs),
+                Quantity(spent * per_call, "s", source="timed in fit", count=boundary.epochs),
                 "once an epoch, spread over its steps",
             )
         )
     items.append(
         HostItem(
             "epoch",
-            Quantity(
-                max(0.0, rest) * per_call, "s", source="between epochs", count=boundary.epochs
-            ),
+            Quantity(max(0.0, rest) * per_call, "s", source="between epochs", count=boundary.epochs),
             "start and end of epochs, spread over their steps",
         )
     )
@@ -376,6 +367,4 @@ def usable_cores(measurements: Measurements) -> float:
 
 
 def _quantity(estimate: Estimate, source: str) -> Quantity:
-    return Quantity(
-        estimate.value, "s", estimate.low, estimate.high, "measured", source, estimate.count
-    )
+    return Quantity(estimate.value, "s", estimate.low, estimate.high, "measured", source, estimate.count)

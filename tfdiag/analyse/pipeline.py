@@ -24,7 +24,7 @@ class StageTime:
     """Time that the stage needs for a batch, on all of its threads together."""
     parallelism: float
     serial: bool
-    """A stage with a function that runs on the consumer's thread, one element after the other."""
+    """A stage with a function that works on one element after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,7 @@ class PipelineModel:
     @property
     def slowest(self) -> StageTime | None:
         """Give the stage that limits the rate."""
-        return max(
-            self.stages, key=lambda stage: stage.per_batch_s / stage.parallelism, default=None
-        )
+        return max(self.stages, key=lambda stage: stage.per_batch_s / stage.parallelism, default=None)
 
 
 def pipeline_model(pipeline: Pipeline | Missing) -> PipelineModel | Missing:
@@ -72,7 +70,7 @@ def pipeline_model(pipeline: Pipeline | Missing) -> PipelineModel | Missing:
                 label=labels[stage.id],
                 per_batch_s=stage.processing_s / batches,
                 parallelism=_parallelism(stage),
-                serial=_base(stage.name) in _SERIAL_FUNCTIONS,
+                serial=_serial(stage),
             )
             for stage in order
         ),
@@ -85,13 +83,26 @@ def pipeline_model(pipeline: Pipeline | Missing) -> PipelineModel | Missing:
 
 def _base(name: str) -> str:
     """Strip the version and the decorations that the runtime puts on names."""
-    return name.split("::")[0].split("[")[0].rstrip("V0123456789").removesuffix("Dataset")
+    return (
+        name.split("::", maxsplit=1)[0]
+        .split("[", maxsplit=1)[0]
+        .rstrip("V0123456789")
+        .removesuffix("Dataset")
+    )
 
 
 def _parallelism(stage: Stage) -> float:
     if isinstance(stage.parallelism, Quantity):
         return max(1.0, stage.parallelism.value)
     return 1.0
+
+
+def _serial(stage: Stage) -> bool:
+    if _base(stage.name) == "MapAndBatch":
+        # The runtime fuses a map with the batch after it; a serial map stays serial inside.
+        tunable = any(knob.name == "parallelism" and knob.tunable for knob in stage.parameters)
+        return _parallelism(stage) == 1.0 and not tunable
+    return _base(stage.name) in _SERIAL_FUNCTIONS
 
 
 def _source_first(nodes: dict[int, Stage], output: int) -> list[Stage]:
@@ -130,7 +141,7 @@ def _works_ahead(stage: Stage) -> bool:
 
 
 _WRITTEN_AS = {
-    "Map": "map", "ParallelMap": "map", "Batch": "batch", "ParallelBatch": "batch",
+    "Map": "map", "ParallelMap": "map", "MapAndBatch": "map", "Batch": "batch", "ParallelBatch": "batch",
     "PaddedBatch": "padded_batch", "Prefetch": "prefetch", "Shuffle": "shuffle",
     "TensorSlice": "from_tensor_slices", "Tensor": "from_tensors", "Generator": "from_generator",
     "FlatMap": "flat_map", "Filter": "filter", "Interleave": "interleave",

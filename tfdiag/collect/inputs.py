@@ -1,6 +1,7 @@
 """What the caller trains on, in whatever form `fit` takes it, as arguments for runs of our own.
 
-Each run gets fresh arguments: a `tf.data.Dataset` with shuffles or caches is rebuilt so that the caller's keeps its
+Each run gets fresh arguments: a `tf.data.Dataset` with shuffles or caches is rebuilt so that the caller's
+keeps its
 order, a generator is counted, because what it has given can't be put back.
 """
 
@@ -88,9 +89,7 @@ def resolve_input(
         if value is None:
             continue
         if name in data:
-            raise UsageError(
-                f"{name} is given twice: as an argument and in fit_kwargs; pass it once"
-            )
+            raise UsageError(f"{name} is given twice: as an argument and in fit_kwargs; pass it once")
         data[name] = value
     x = data.get("x")
     if x is None:
@@ -112,15 +111,13 @@ def resolve_input(
 def _classified(x: Any, data: dict[str, Any], custom: bool) -> Input:
     if tfdata.is_dataset(x):
         if tfdata.cardinality(x) == 0:
-            raise DatasetError(
-                "the dataset is empty: it yields no batch, so there is no step to measure"
-            )
+            raise DatasetError("the dataset is empty: it yields no batch, so there is no step to measure")
         return Input("tf.data.Dataset", data)
     if tfdata.is_distributed(x):
         return Input("distributed dataset", data)
     if keras.is_py_dataset(x):
         try:
-            length = keras.epoch_length(None, data)
+            length = keras.epoch_length(data)
         except Exception as error:
             raise DatasetError(f"len() of the {type(x).__name__} failed: {error}") from error
         if length == 0:
@@ -131,7 +128,7 @@ def _classified(x: Any, data: dict[str, Any], custom: bool) -> Input:
     if isinstance(x, types.FunctionType) or (custom and callable(x)):
         return Input("generator function", data, _factory=x)
     if _is_array(x) or isinstance(x, (list, tuple, dict)):
-        length = keras.epoch_length(None, {"x": x})
+        length = keras.epoch_length({"x": x})
         if length is not None and _rows(x) == 0:
             raise DatasetError("the arrays are empty: they have no rows")
         return Input("arrays", data)
@@ -153,5 +150,5 @@ def _rows(x: Any) -> int:
         if not values:
             return 0
         x = values[0]
-    shape = getattr(x, "shape", ())
+    shape: Any = getattr(x, "shape", ())
     return int(shape[0]) if len(shape) else 1

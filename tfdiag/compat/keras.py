@@ -56,8 +56,9 @@ def keras() -> Any:
 
 def version(model: Any) -> str:
     """Give the version of the Keras that the model belongs to."""
-    module = importlib.import_module("tf_keras") if flavour(model) == "tf_keras" else keras()
-    return f"{module.__name__} {module.__version__}"
+    if flavour(model) == "tf_keras":
+        return f"{importlib.import_module('tf_keras').__version__} (tf_keras)"
+    return str(keras().__version__)
 
 
 def callback_base() -> type:
@@ -111,8 +112,7 @@ def global_state() -> dict[str, Any]:
     if tracker is None:
         return {}
     return {
-        key: (copy.copy(value) if isinstance(value, dict) else value)
-        for key, value in vars(tracker).items()
+        key: (copy.copy(value) if isinstance(value, dict) else value) for key, value in vars(tracker).items()
     }
 
 
@@ -214,9 +214,9 @@ class _Adapted:
         self.adapter.on_epoch_end()
 
 
-def epoch_length(model: Any, arguments: dict[str, Any]) -> int | None:
+def epoch_length(arguments: dict[str, Any]) -> int | None:
     """Give the batches that Keras would count in an epoch of these arguments, or None."""
-    x = arguments.get("x")
+    x: Any = arguments.get("x")
     if is_py_dataset(x):
         length = getattr(x, "num_batches", None)
         if length is None:
@@ -225,7 +225,7 @@ def epoch_length(model: Any, arguments: dict[str, Any]) -> int | None:
             except (TypeError, NotImplementedError):
                 return None
         return int(length)
-    first = _first_array(x)
+    first: Any = _first_array(x)
     if first is None:
         return None
     size = int(arguments.get("batch_size") or 32)
@@ -268,7 +268,7 @@ def null_step(model: Any, names: list[str]) -> Any:
 
 def steps_per_execution(model: Any) -> int:
     """Give the steps that one call of the train function makes."""
-    value = getattr(model, "steps_per_execution", None)
+    value: Any = getattr(model, "steps_per_execution", None)
     if value is None:
         value = getattr(model, "_steps_per_execution", None)
     try:

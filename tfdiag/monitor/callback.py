@@ -32,9 +32,9 @@ _NO_REPLAY = "the callback only watches: nothing is replayed beside the caller's
 class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras is untyped
     """Watches `fit` and says where the time of its steps goes.
 
-    `report()` can be asked for at any time. With `every`, a report is logged after so many steps, and one at the
-    end of training in any case: one line of JSON through `logging`, and with `log_dir` the whole report is
-    appended to a JSON Lines file. `on_report` is called with each of them.
+    `report()` can be asked for at any time. With `every`, a report is logged after so many steps, and one
+    at the end of training in any case: one line of JSON through `logging`, and with `log_dir` the whole
+    report is appended to a JSON Lines file. `on_report` is called with each of them.
     """
 
     async_safe = True
@@ -50,9 +50,7 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
     ) -> None:
         super().__init__()
         if every is not None and every <= 0:
-            raise UsageError(
-                f"every counts steps between reports and must be positive, got {every}"
-            )
+            raise UsageError(f"every counts steps between reports and must be positive, got {every}")
         self._ignore = check_ids(ignore)
         self._every = every
         self._on_report = on_report
@@ -144,21 +142,13 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Time the validation inside training."""
-        if (
-            self._recorder is not None
-            and self._instrument is not None
-            and self._instrument.attached
-        ):
+        if self._recorder is not None and self._instrument is not None and self._instrument.attached:
             self._recorder.test_begins()
             self._instrument.attach_test()
 
     def on_test_end(self, logs: Any = None) -> None:
         """Note how long it took."""
-        if (
-            self._recorder is not None
-            and self._instrument is not None
-            and self._instrument.attached
-        ):
+        if self._recorder is not None and self._instrument is not None and self._instrument.attached:
             self._instrument.detach_test()
             self._recorder.test_ends()
 

@@ -14,11 +14,7 @@ def predict(analysis: Analysis) -> Maybe:
     """Predict the step from the same step replayed as a graph."""
     replay = analysis.replay
     live = analysis.measurements.live
-    if (
-        isinstance(replay, Missing)
-        or isinstance(live, Missing)
-        or isinstance(analysis.step, Missing)
-    ):
+    if isinstance(replay, Missing) or isinstance(live, Missing) or isinstance(analysis.step, Missing):
         return Missing("the step was not replayed")
     if isinstance(replay.graph, Missing):
         return replay.graph

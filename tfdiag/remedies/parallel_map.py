@@ -18,9 +18,7 @@ def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe
     if isinstance(analysis.step, Missing):
         return analysis.step
     cores = usable_cores(analysis.measurements)
-    others = max(
-        (s.per_batch_s / s.parallelism for s in model.stages if s is not stage), default=0.0
-    )
+    others = max((s.per_batch_s / s.parallelism for s in model.stages if s is not stage), default=0.0)
     parallel = max(stage.per_batch_s / cores, others)
     python = _calls_python(model, stage)
     # A Python function holds the interpreter's lock while it works: then no thread helps it.
