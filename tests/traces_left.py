@@ -250,9 +250,6 @@ def state_of_input(dataset: Any) -> Paths:
         walker.visit("dataset", dataset)
     elif hasattr(dataset, "__dict__") and not _is_tensor(dataset):
         walker.visit("dataset", dataset, walk=True)
-    frame = getattr(dataset, "gi_frame", None)
-    if frame is not None:
-        walker.paths["dataset.gi_running"] = dataset.gi_running
     return walker.paths
 
 
