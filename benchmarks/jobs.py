@@ -24,26 +24,47 @@ BATCH = 32
 InputKind = Literal["memory", "no overlap", "prefetch", "autotune", "generator", "PyDataset"]
 
 
-_MARKS: dict[int, list[tuple[str, float]]] = {}
-"""The marks of every tape. Not in the tape: a diagnosis puts back what the job's objects hold."""
+_ROWS = 1 << 17
+_MARKS: list[list[tuple[str, float]]] = []
+_STAMPS: list[tf.Variable] = []
+_TAKEN: list[tf.Variable] = []
+"""What every tape holds. Not in the tape: a diagnosis puts back what the job's objects hold."""
 
 
 class Tape:
-    """Marks in the order in which they happened."""
+    """Marks in the order in which they happened, and the stamps of the step's first and last op.
+
+    The stamps are taken by TensorFlow's own clock op, which costs the step next to nothing, and so
+    all times are those of the system's clock.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
         self._number = len(_MARKS)
-        _MARKS[self._number] = []
+        _MARKS.append([])
+        _STAMPS.append(tf.Variable(tf.zeros((_ROWS, 2), tf.float64), trainable=False))
+        _TAKEN.append(tf.Variable(0, dtype=tf.int64, trainable=False))
+
+    def mark(self, what: str) -> None:
+        """Note that something happens now."""
+        _MARKS[self._number].append((what, time.time()))
+
+    def stamp(self, start: tf.Tensor, end: tf.Tensor) -> tf.Operation:
+        """Keep when a step's first and last op ran."""
+        stamps, taken = _STAMPS[self._number], _TAKEN[self._number]
+        row = taken.assign_add(1, read_value=True) - 1
+        return stamps.scatter_nd_update([[row % _ROWS]], [tf.stack([start, end])])
 
     @property
     def marks(self) -> list[tuple[str, float]]:
         """Give all marks so far."""
-        return _MARKS[self._number]
+        return list(_MARKS[self._number])
 
-    def mark(self, what: str) -> None:
-        """Note that something happens now."""
-        self.marks.append((what, time.perf_counter()))
+    @property
+    def stamps(self) -> np.ndarray:
+        """Give start and end of all steps so far, in order."""
+        rows: np.ndarray = _STAMPS[self._number].numpy()[: int(_TAKEN[self._number].numpy())]
+        return rows
 
 
 @dataclass(frozen=True)
@@ -118,27 +139,22 @@ class Marked(keras.Model):
         """Apply the layer."""
         return self.dense(x)
 
-    def _mark(self, what: str) -> Any:
-        def now() -> np.int64:
-            self._tape.mark(what)
-            return np.int64(0)
-
-        return tf.numpy_function(now, [], tf.int64)
-
     def train_step(self, data: Any) -> dict[str, Any]:
-        """Mark, compute, train, mark."""
+        """Stamp, compute, train, stamp."""
         x, y = data
         with tf.control_dependencies([x, y]):
-            start = self._mark("start")
+            start = tf.timestamp()
         with tf.control_dependencies([start]):
             x = tf.identity(x)
             if self._turns:
                 x = x + 0.0 * matmul_chain(x, self._turns)
         logs: dict[str, Any] = super().train_step((x, y))
-        with tf.control_dependencies(list(tf.nest.flatten(logs))):
-            end = self._mark("end")
-        with tf.control_dependencies([end]):
-            return {name: tf.identity(value) for name, value in logs.items()}
+        # Reading the weights waits for their update, which the logs don't depend on.
+        updated = [tf.reduce_sum(weight.value) for weight in self.trainable_variables]
+        with tf.control_dependencies([*tf.nest.flatten(logs), *updated]):
+            end = tf.timestamp()
+        self._tape.stamp(start, end)
+        return logs
 
 
 def plain_model(inside: Callable[[], object] | None = None) -> Any:
@@ -348,7 +364,7 @@ class Truth:
     callback: float
     validation: float
     request: float
-    """From the begin of the step in `fit` to its first op; the wait is in here."""
+    """From the begin of the step in `fit` to its first op, in the median; the wait is in here."""
     sleep: float
     steps: int
 
@@ -370,11 +386,7 @@ class _Step:
 
     def read(self, what: str, at: float) -> None:
         """Take in a mark that belongs to this step, which includes what follows it."""
-        if what == "start":
-            self.start = self.start or at
-        elif what == "end":
-            self.end = self.end or at
-        elif what == "burnt":
+        if what == "burnt":
             self.callback += at - self.opened["burn"]
         elif what == "validated":
             self.validation += at - self.opened["validation"]
@@ -382,11 +394,11 @@ class _Step:
             self.opened[what] = at
 
 
-def _steps(marks: list[tuple[str, float]]) -> list[list[_Step]]:
-    """Read the marks: for each run of `fit`, its steps."""
+def _steps(tape: Tape) -> list[list[_Step]]:
+    """Read a tape: for each run of `fit`, its steps."""
     runs: list[list[_Step]] = []
     new_epoch = False
-    for what, at in marks:
+    for what, at in tape.marks:
         if what == "fit":
             runs.append([])
         elif what == "epoch":
@@ -396,6 +408,12 @@ def _steps(marks: list[tuple[str, float]]) -> list[list[_Step]]:
             new_epoch = False
         elif runs and runs[-1]:
             runs[-1][-1].read(what, at)
+    stamps = tape.stamps
+    for run in runs:
+        rows = np.searchsorted(stamps[:, 0], [step.begin for step in run])
+        for step, row in zip(run, rows, strict=True):
+            if row < len(stamps):
+                step.start, step.end = (float(at) for at in stamps[row])
     return runs
 
 
@@ -405,7 +423,7 @@ def truth(job: Job, *, warmup: int, steps: int, dispatch: float) -> Truth:
     `dispatch` is what lies between the begin of a step and its first op when there is nothing to
     wait for, as measured on the same job with its input in memory.
     """
-    runs = [run for run in _steps(list(job.tape.marks)) if len(run) >= steps]
+    runs = [run for run in _steps(job.tape) if len(run) >= steps]
     if not runs:
         raise ValueError(f"{job.plan.name}: no run of fit with {steps} steps was marked")
     run = runs[-1][:steps]
@@ -416,15 +434,15 @@ def truth(job: Job, *, warmup: int, steps: int, dispatch: float) -> Truth:
             first, last = edges[0], edges[-1]
     steady = [step for step in run[first:last] if step.start and step.end]
     count = len(steady)
-    request = sum(step.start - step.begin for step in steady) / count
+    requests = [step.start - step.begin for step in steady]
     slept = _durations(job.tape.marks, "sleep", "slept", run[first].begin, run[last].begin)
     return Truth(
         step=(run[last].begin - run[first].begin) / (last - first),
-        input_wait=max(0.0, request - dispatch),
+        input_wait=max(0.0, statistics.fmean(requests) - dispatch),
         compute=sum(step.end - step.start for step in steady) / count,
         callback=sum(step.callback for step in steady) / count,
         validation=sum(step.validation for step in steady) / count,
-        request=request,
+        request=statistics.median(requests),
         sleep=statistics.fmean(slept) if slept else 0.0,
         steps=count,
     )
