@@ -20,7 +20,8 @@ MODULES = sorted((ROOT / "tfdiag").rglob("*.py"))
 def texts() -> list[Path]:
     """Every file that a person wrote: what lies at the root, and in the project's folders."""
     folders = (".ci", "benchmarks", "docs", "examples", "tests", "tfdiag", "tools")
-    at_root = [path for path in ROOT.iterdir() if path.name.partition(".")[0] != "tfdiag-report"]
+    made = (".git", "tfdiag-report.html", "tfdiag-report.json")
+    at_root = [path for path in ROOT.iterdir() if path.name not in made]
     below = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     return sorted(
         path
