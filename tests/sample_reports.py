@@ -39,14 +39,11 @@ __all__ = ["NASTY", "SAMPLES", "empty", "full", "nasty", "tried"]
 
 NO_DEVICE = "device timelines are not read yet"
 NASTY = (
-    'a\nb\r\n| <script>alert("1")</script> **x** `y` [l](http://h) '
-    "\x1b[31mred\x00 \u202egnp &amp; # \ud800"
+    'a\nb\r\n| <script>alert("1")</script> **x** `y` [l](http://h) \x1b[31mred\x00 \u202egnp &amp; # \ud800'
 )
 
 
-def seconds(
-    value: float, spread: float = 0.03, origin: Origin = "measured", source: str = ""
-) -> Quantity:
+def seconds(value: float, spread: float = 0.03, origin: Origin = "measured", source: str = "") -> Quantity:
     """Give a time with an interval of so much to both sides."""
     low, high = value * (1 - spread), value * (1 + spread)
     return Quantity(value, "s", low, high, origin, source, 100)
@@ -104,13 +101,9 @@ def full() -> Report:
             evidence=(
                 Evidence("time in the stage per batch", seconds(0.0311), seconds(0.0048), "above"),
                 Evidence("parallelism", Quantity(1, "", origin="given"), Quantity(2, ""), "below"),
-                Evidence(
-                    "idle cores", Quantity(6.4, "cores", 6.1, 6.7), Quantity(1, "cores"), "above"
-                ),
+                Evidence("idle cores", Quantity(6.4, "cores", 6.1, 6.7), Quantity(1, "cores"), "above"),
                 Evidence("bytes per second", Quantity(3.1e8, "B/s")),
-                Evidence(
-                    "time in the stage on one core", Missing("the stage's own CPU time is not told")
-                ),
+                Evidence("time in the stage on one core", Missing("the stage's own CPU time is not told")),
             ),
             where="map(decode)",
             detail="Its function has a random op, so tf.data keeps it serial.",
@@ -329,9 +322,7 @@ def nasty() -> Report:
         findings=(finding,),
         suggestions=(suggestion,),
         rejected=(replace(suggestion, id="x/y", measured=extreme, status="refuted"),),
-        measurements=replace(
-            report.measurements, job=job, overhead=Overhead(math.inf, {NASTY: 1e300})
-        ),
+        measurements=replace(report.measurements, job=job, overhead=Overhead(math.inf, {NASTY: 1e300})),
         ignored=(NASTY,),
         not_run=((NASTY, NASTY),),
         warnings=(NASTY,),

@@ -49,23 +49,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tfdiag", description="Says why a Keras training step is slow."
-    )
+    parser = argparse.ArgumentParser(prog="tfdiag", description="Says why a Keras training step is slow.")
     parser.add_argument("--version", action="version", version=f"tfdiag {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     show = commands.add_parser("show", help="show a saved report")
     show.add_argument("report", metavar="REPORT.json")
-    show.add_argument(
-        "--format", choices=list(_FORMS), help="default: what -o ends on, else terminal"
-    )
+    show.add_argument("--format", choices=list(_FORMS), help="default: what -o ends on, else terminal")
     show.add_argument("-o", "--output", metavar="FILE", help="write to a file")
     show.set_defaults(run=_show)
 
-    explain = commands.add_parser(
-        "explain", help="say what a check looks for and how to fix what it finds"
-    )
+    explain = commands.add_parser("explain", help="say what a check looks for and how to fix what it finds")
     explain.add_argument("check", metavar="CHECK_ID")
     explain.set_defaults(run=_explain)
 
@@ -97,5 +91,5 @@ def _explain(arguments: argparse.Namespace) -> None:
     sys.stdout.write(docs[arguments.check].strip() + "\n")
 
 
-def _schema(arguments: argparse.Namespace) -> None:
+def _schema(_: argparse.Namespace) -> None:
     sys.stdout.write(schema_text())

@@ -34,16 +34,17 @@ def diagnose(
     train_step: Callable[[Any], Any] | None = None,
     budget: float = 60.0,
     steps: int | None = None,
-    verify: bool = True,
-    trace: Literal["auto"] | bool = "auto",
+    verify: bool = True,  # noqa: ARG001  # trials are not built yet: see the note in the report
+    trace: Literal["auto"] | bool = "auto",  # noqa: ARG001  # nor are traces
     ignore: Iterable[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Run a training job for a while and say where the time of its steps goes, why, and what to change.
 
-    Takes what `fit` takes: a `tf.data.Dataset`, arrays (`x`, `y=`), a PyDataset or a generator as `dataset`, everything
-    else in `fit_kwargs`. A loop of your own is diagnosed by its step: `train_step=` is called with one batch after
-    another. It returns within `budget` seconds. Model, optimizer, callbacks and dataset are left as they were.
+    Takes what `fit` takes: a `tf.data.Dataset`, arrays (`x`, `y=`), a PyDataset or a generator as
+    `dataset`, everything else in `fit_kwargs`. A loop of your own is diagnosed by its step: `train_step=`
+    is called with one batch after another. It returns within `budget` seconds. Model, optimizer, callbacks
+    and dataset are left as they were.
     """
     request = _checked(
         model, _one_of(dataset, x), y, batch_size, dict(fit_kwargs or {}), train_step, budget, steps
@@ -69,8 +70,8 @@ def _checked(
     batch_size: int | None,
     fit_kwargs: dict[str, Any],
     train_step: Callable[[Any], Any] | None,
-    budget: float,
-    steps: int | None,
+    budget: Any,
+    steps: Any,
 ) -> Request:
     """Refuse what can't be measured, before anything is touched."""
     tensorflow.tensorflow()

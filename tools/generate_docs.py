@@ -57,9 +57,7 @@ def page(check: Check) -> str:
     texts["When to ignore it"] += (
         f'\n\nTo silence it: `tfdiag.diagnose(model, dataset, ignore=("{check.id}",))`.'
     )
-    texts["References"] = re.sub(
-        r"^(https?://\S+)$", r"- <\1>", texts["References"], flags=re.MULTILINE
-    )
+    texts["References"] = re.sub(r"^(https?://\S+)$", r"- <\1>", texts["References"], flags=re.MULTILINE)
     parts = [
         f"<!-- Written by tools/generate_docs.py from {source(check)}. -->",
         f"# {check.id}",
@@ -99,9 +97,7 @@ def main() -> None:
     pages = {PAGES / f"{check.id}.md": page(check) for check in checks}
     pages[PAGES / "index.md"] = index(checks)
     stale = [
-        path
-        for path, text in pages.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
+        path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     orphans = sorted(set(PAGES.glob("*.md")) - set(pages))
     if only_check:

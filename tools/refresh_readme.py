@@ -17,9 +17,7 @@ from tfdiag.checks.registry import all_checks
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 REPORT = ROOT / "tfdiag-report.json"
-BLOCK = re.compile(
-    r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL
-)
+BLOCK = re.compile(r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL)
 
 
 def story(text: str) -> tuple[str, list[str], set[str]]:

@@ -54,9 +54,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--format", "json"], full().to_json() + "\n"),
     ],
 )
-def test_show(
-    saved: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
-) -> None:
+def test_show(saved: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
     """A saved report is shown in each form, without colour where nobody watches."""
     assert main(["show", str(saved), *arguments]) == 0
     assert capsys.readouterr() == (text, "")
@@ -71,9 +69,7 @@ def test_show(
         ("out.html", ["--format", "markdown"], full().to_markdown()),
     ],
 )
-def test_show_to_a_file(
-    saved: Path, tmp_path: Path, name: str, arguments: list[str], text: str
-) -> None:
+def test_show_to_a_file(saved: Path, tmp_path: Path, name: str, arguments: list[str], text: str) -> None:
     """The form of a file is what was asked for, else what its name ends on."""
     assert main(["show", str(saved), "-o", str(tmp_path / name), *arguments]) == 0
     assert (tmp_path / name).read_text(encoding="utf-8") == text
@@ -95,9 +91,7 @@ def test_show_in_colour(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Steps wait for input 66 % of the time." in stream.getvalue()
 
 
-def test_a_bad_file_is_one_line_on_stderr(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_file_is_one_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What can't be read ends with 1 and one line, no traceback."""
     assert main(["show", str(tmp_path / "gone.json")]) == 1
     out, err = capsys.readouterr()
@@ -134,9 +128,7 @@ def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
     ("check", "advice"),
     [("eager-steps", "did you mean 'eager-step'?"), ("xyz", "there are: eager-step, tiny-steps")],
 )
-def test_explain_an_unknown_check(
-    check: str, advice: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_an_unknown_check(check: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An id that does not exist ends with 2 and those that do."""
     assert main(["explain", check]) == 2
     assert advice in capsys.readouterr().err

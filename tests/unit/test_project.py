@@ -103,9 +103,7 @@ def test_what_travels_needs_the_standard_library_only():
     """`model` and `errors` import nothing else; the linter can only forbid what it can name."""
     allowed = sys.stdlib_module_names | {"tfdiag"}
     files = [*(ROOT / "tfdiag/model").glob("*.py"), ROOT / "tfdiag/errors.py"]
-    strangers = {
-        name for path in files for name in imported(path) if name.split(".")[0] not in allowed
-    }
+    strangers = {name for path in files for name in imported(path) if name.split(".")[0] not in allowed}
     assert strangers == set()
 
 

@@ -58,14 +58,10 @@ class Analysis:
 def analyse(measurements: Measurements) -> Analysis:
     """Work out everything that can be said about a run."""
     live = measurements.live
-    steady: Steady | Missing = (
-        live if isinstance(live, Missing) else steady_state(live, measurements.job)
-    )
+    steady: Steady | Missing = live if isinstance(live, Missing) else steady_state(live, measurements.job)
     replay = replay_facts(measurements.replay)
     alone = input_facts(measurements.input_alone)
-    step: Step | Missing = (
-        steady if isinstance(steady, Missing) else break_down(measurements, steady, replay)
-    )
+    step: Step | Missing = steady if isinstance(steady, Missing) else break_down(measurements, steady, replay)
     return Analysis(
         measurements=measurements,
         steady=steady,

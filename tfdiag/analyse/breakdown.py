@@ -13,7 +13,7 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Bounds, HostItem, Step
 from tfdiag.stats import Estimate
 
-__all__ = ["ReplayFacts", "break_down", "bounds_of", "input_facts", "replay_facts"]
+__all__ = ["ReplayFacts", "bounds_of", "break_down", "input_facts", "replay_facts"]
 
 _NO_BUS = "there is no accelerator, so nothing crosses a bus"
 
@@ -23,6 +23,8 @@ class ReplayFacts:
     """The step without input, in seconds per call of the train function."""
 
     call: Estimate
+    paced: Estimate
+    """At the pace of the job: what the same call takes when it does not follow the last one at once."""
     empty: Estimate | Missing
     graph: Estimate | Missing
     cpu_per_call_s: float
@@ -53,8 +55,13 @@ def replay_facts(replay: Replay | Missing) -> ReplayFacts | Missing:
     graph: Estimate | Missing = Missing(replay.graph_missing or "the job already runs as a graph")
     if len(replay.graph_call_s) >= 3:
         graph = _steady_mean(replay.graph_call_s)
+    call = _steady_mean(replay.call_s)
+    paced = call
+    if len(replay.paced_call_s) >= 3:
+        paced = stats.mean(np.asarray(replay.paced_call_s))
     return ReplayFacts(
-        call=_steady_mean(replay.call_s),
+        call=call,
+        paced=paced if paced.value > call.value else call,
         empty=empty,
         graph=graph,
         cpu_per_call_s=replay.cpu_s / len(replay.call_s),
@@ -70,9 +77,7 @@ def input_facts(alone: InputAlone | Missing) -> InputFacts | Missing:
     return InputFacts(_steady_mean(alone.batch_s), alone.cpu_s / len(alone.batch_s))
 
 
-def break_down(
-    measurements: Measurements, steady: Steady, replay: ReplayFacts | Missing
-) -> Step:
+def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts | Missing) -> Step:
     """Split the mean step into its segments."""
     job = measurements.job
     live = measurements.live
@@ -128,9 +133,7 @@ def break_down(
             name: value.scaled(per_step) if isinstance(value, Quantity) else value
             for name, value in segments.items()
         },
-        host_items=tuple(
-            HostItem(item.name, item.per_step.scaled(per_step), item.note) for item in items
-        ),
+        host_items=tuple(HostItem(item.name, item.per_step.scaled(per_step), item.note) for item in items),
         warmup_steps=steady.first * live.steps_per_call,
         steady_steps=steady.calls * live.steps_per_call,
         outliers=steady.outliers,
@@ -145,7 +148,7 @@ def break_down(
 
 
 def _accelerated(measurements: Measurements) -> bool:
-    return any(device.kind not in ("CPU",) for device in measurements.environment.devices)
+    return any(device.kind != "CPU" for device in measurements.environment.devices)
 
 
 def _boundary_per_call(steady: Steady) -> tuple[Boundary | None, float]:
@@ -154,9 +157,7 @@ def _boundary_per_call(steady: Steady) -> tuple[Boundary | None, float]:
     return steady.boundary, 1.0 / max(1.0, steady.calls_per_epoch.value)
 
 
-def _inside_the_call(
-    steady: Steady, replay: ReplayFacts | Missing
-) -> tuple[Maybe, Maybe, Maybe, Maybe]:
+def _inside_the_call(steady: Steady, replay: ReplayFacts | Missing) -> tuple[Maybe, Maybe, Maybe, Maybe]:
     """Split the mean call: wait, compute, launch, and what nothing explains."""
     inside = steady.duration.value - steady.compile_s
     count = steady.calls
@@ -166,12 +167,12 @@ def _inside_the_call(
         wait: Maybe = _quantity(steady.wait, "the runtime's gaps between batches")
         step = inside - steady.wait.value
     else:
-        estimate = max(0.0, inside - replay.call.value)
+        estimate = max(0.0, inside - replay.paced.value)
         wait = Quantity(
             estimate,
             "s",
-            max(0.0, steady.duration.low - steady.compile_s - replay.call.high),
-            max(0.0, steady.duration.high - steady.compile_s - replay.call.low),
+            max(0.0, steady.duration.low - steady.compile_s - replay.paced.high),
+            max(0.0, steady.duration.high - steady.compile_s - replay.paced.low),
             "estimated",
             f"the call less the replay, because {steady.wait.reason}",
             count,
@@ -179,7 +180,7 @@ def _inside_the_call(
         step = inside - estimate
     # What the replay can't account for is not compute. Beyond it nothing is known; within its
     # interval the two are the same number.
-    explained = min(step, replay.call.high)
+    explained = min(step, replay.paced.high)
     unexplained = Quantity(
         step - explained, "s", source="the live call less its wait and the replay", count=count
     )
@@ -222,9 +223,7 @@ def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, M
     )  # fmt: skip
 
 
-def _without_replay(
-    steady: Steady, inside: float, missing: Missing
-) -> tuple[Maybe, Maybe, Maybe, Maybe]:
+def _without_replay(steady: Steady, inside: float, missing: Missing) -> tuple[Maybe, Maybe, Maybe, Maybe]:
     count = steady.calls
     launch = Missing(f"dispatch is not told apart from compute without a replay ({missing.reason})")
     if isinstance(steady.wait, Missing):
@@ -237,15 +236,19 @@ def _without_replay(
     step = inside - steady.wait.value
     return (
         _quantity(steady.wait, "the runtime's gaps between batches"),
-        Quantity(step, "s", origin="estimated", source="the call less its wait, with dispatch", count=count),
+        Quantity(
+            step,
+            "s",
+            origin="estimated",
+            source="the call less its wait, with dispatch",
+            count=count,
+        ),
         launch,
         Quantity(0.0, "s", origin="estimated", source="nothing is left over by construction", count=count),
     )
 
 
-def _host_items(
-    steady: Steady, boundary: Boundary | None, per_call: float
-) -> list[HostItem]:
+def _host_items(steady: Steady, boundary: Boundary | None, per_call: float) -> list[HostItem]:
     items = []
     spent = 0.0
     for share in steady.callbacks:
@@ -279,17 +282,22 @@ def _host_items(
         items.append(
             HostItem(
                 "validation",
-                Quantity(boundary.validation_s * per_call, "s", source="validation", count=boundary.epochs),
+                Quantity(
+                    boundary.validation_s * per_call,
+                    "s",
+                    source="validation",
+                    count=boundary.epochs,
+                ),
                 boundary.validation_note,
             )
         )
     for name, method, seconds in boundary.callbacks:
-        seconds = min(seconds, rest)
-        rest -= seconds
+        spent = min(seconds, rest)
+        rest -= spent
         items.append(
             HostItem(
                 f"callback {name}.{method}",
-                Quantity(seconds * per_call, "s", source="timed in fit", count=boundary.epochs),
+                Quantity(spent * per_call, "s", source="timed in fit", count=boundary.epochs),
                 "once an epoch, spread over its steps",
             )
         )
@@ -359,6 +367,4 @@ def usable_cores(measurements: Measurements) -> float:
 
 
 def _quantity(estimate: Estimate, source: str) -> Quantity:
-    return Quantity(
-        estimate.value, "s", estimate.low, estimate.high, "measured", source, estimate.count
-    )
+    return Quantity(estimate.value, "s", estimate.low, estimate.high, "measured", source, estimate.count)

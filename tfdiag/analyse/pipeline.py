@@ -43,9 +43,7 @@ class PipelineModel:
     @property
     def slowest(self) -> StageTime | None:
         """Give the stage that limits the rate."""
-        return max(
-            self.stages, key=lambda stage: stage.per_batch_s / stage.parallelism, default=None
-        )
+        return max(self.stages, key=lambda stage: stage.per_batch_s / stage.parallelism, default=None)
 
 
 def pipeline_model(pipeline: Pipeline | Missing) -> PipelineModel | Missing:
@@ -85,7 +83,12 @@ def pipeline_model(pipeline: Pipeline | Missing) -> PipelineModel | Missing:
 
 def _base(name: str) -> str:
     """Strip the version and the decorations that the runtime puts on names."""
-    return name.split("::")[0].split("[")[0].rstrip("V0123456789").removesuffix("Dataset")
+    return (
+        name.split("::", maxsplit=1)[0]
+        .split("[", maxsplit=1)[0]
+        .rstrip("V0123456789")
+        .removesuffix("Dataset")
+    )
 
 
 def _parallelism(stage: Stage) -> float:

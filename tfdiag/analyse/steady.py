@@ -100,9 +100,7 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
     if retraces < _RETRACES_LEAST:
         steady = steady[~traced[steady]]
     if len(steady) < 2:
-        return Missing(
-            f"only {len(steady)} steady calls were seen" + (f" ({live.cut})" if live.cut else "")
-        )
+        return Missing(f"only {len(steady)} steady calls were seen" + (f" ({live.cut})" if live.cut else ""))
 
     in_call = duration[steady]
     known = ~np.isnan(wait[steady])
@@ -151,9 +149,7 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
 
 
 def _epoch_begins(live: Live, count: int) -> list[int]:
-    begins = {
-        event.call - live.first_call_index for event in live.events if event.kind == "epoch_begin"
-    }
+    begins = {event.call - live.first_call_index for event in live.events if event.kind == "epoch_begin"}
     return sorted(begin for begin in begins if 0 <= begin < count)
 
 

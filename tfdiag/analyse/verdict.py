@@ -41,9 +41,7 @@ def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
     if fixable[code] < VERDICT_SHARE:
         code = "compute-bound" if shares["compute-bound"] >= _COMPUTE_SHARE else ""
     if not code or unexplained > max(_UNEXPLAINED_SHARE, shares[code]):
-        headline = (
-            f"No single cause: {unexplained:.0%} of the step of {_time(total)} can't be explained"
-        )
+        headline = f"No single cause: {unexplained:.0%} of the step of {_time(total)} can't be explained"
         return Verdict("inconclusive", headline, unexplained, 0.3, missing)
     share = shares[code]
     verb = " for" if code == "input-bound" else ""
@@ -81,9 +79,7 @@ def _groups(step: Step) -> dict[str, float]:
     }
 
 
-def _confidence(
-    measurements: Measurements, step: Step, shares: dict[str, float], code: str
-) -> float:
+def _confidence(measurements: Measurements, step: Step, shares: dict[str, float], code: str) -> float:
     """Say how likely the same code would come out again, less for what had to be estimated."""
     ordered = sorted((share for name, share in shares.items() if name != code), reverse=True)
     if code == "compute-bound":

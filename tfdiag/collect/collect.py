@@ -32,7 +32,15 @@ from tfdiag.collect.snapshot import Snapshot
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras, tensorflow, tfdata
 from tfdiag.errors import DatasetError, JobError, TfdiagError
-from tfdiag.model.measurements import InputAlone, Job, Live, Measurements, Overhead, Replay
+from tfdiag.model.measurements import (
+    HostSample,
+    InputAlone,
+    Job,
+    Live,
+    Measurements,
+    Overhead,
+    Replay,
+)
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Request", "collect"]
@@ -46,6 +54,8 @@ _REPLAY_SHARE = 0.6
 _REPLAY_AT_MOST_S = 5.0
 _GRACE_SHARE = 0.05
 """Of the budget: how long a phase may take to unwind after its end."""
+_BUSY = 0.7
+"""Of the wall time: a process that computes this much does not idle between its steps."""
 _STEADY_LEAST = 30
 _GOOD_ENOUGH = 0.02
 _EPOCHS_LEAST = 3
@@ -67,9 +77,7 @@ class Request:
     progress: Callable[[str], None] | None = None
 
 
-def collect(
-    request: Request, make_callback: Callable[[Recorder], Any]
-) -> Measurements:
+def collect(request: Request, make_callback: Callable[[Recorder], Any]) -> Measurements:
     """Measure the job; everything of the caller's is as before, also when this raises."""
     return _Collection(request, make_callback).run()
 
@@ -86,6 +94,7 @@ class _Collection:
         self.live_soft_end = math.inf
         self.live_hard_end = math.inf
         self.element_spec: Any = None
+        self.samples: Callable[[], tuple[HostSample, ...]] = tuple
 
     def run(self) -> Measurements:
         request = self.request
@@ -145,6 +154,7 @@ class _Collection:
         alone_: InputAlone | Missing = Missing("the budget was used up by the job itself")
         replayed: Replay | Missing = Missing("the budget was used up by the job itself")
         with HostSampler(self.request.clock) as sampler:
+            self.samples = sampler.samples
             try:
                 live = self._live(worker)
                 with contextlib.suppress(Abandoned):
@@ -194,9 +204,7 @@ class _Collection:
         run = self._own_loop if self.request.train_step is not None else self._fit
         with self._phase("the job as it is"):
             try:
-                worker.run(
-                    run, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now
-                )
+                worker.run(run, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now)
             except EndOfRun:
                 self.recorder.cut = self.recorder.cut or "the budget ended"
             except (TfdiagError, Abandoned, KeyboardInterrupt, SystemExit):
@@ -238,7 +246,8 @@ class _Collection:
         return first + _MANY_EPOCHS
 
     def _own_loop(self) -> None:
-        assert self.recorder is not None and self.request.train_step is not None
+        assert self.recorder is not None
+        assert self.request.train_step is not None
         run_own_loop(
             self.request.source.fresh()["x"],
             self.request.train_step,
@@ -325,7 +334,8 @@ class _Collection:
                     return Missing("the input can be read only once"), measured.first_batch
                 return measured.measured or Missing("no batch came"), measured.first_batch
 
-            return self._guarded(worker, work, "reading the input")
+            result: tuple[InputAlone | Missing, Any] = self._guarded(worker, work, "reading the input")
+            return result
 
     stopped_hard = False
 
@@ -350,7 +360,7 @@ class _Collection:
         if adapted is None:
             return None, nothing
         dataset = getattr(adapted, "dataset", adapted)
-        strategy = getattr(self.request.model, "distribute_strategy", None)
+        strategy: Any = getattr(self.request.model, "distribute_strategy", None)
         if int(getattr(strategy, "num_replicas_in_sync", 1) or 1) > 1:
             dataset = strategy.experimental_distribute_dataset(dataset)
         return dataset, getattr(adapted, "close", nothing)
@@ -360,6 +370,7 @@ class _Collection:
             return Missing("there is no batch to replay")
         self._say("replaying one batch")
         request = self.request
+        pace = self._pace()
         with self._phase("replay"):
             until = self.deadline.share(_REPLAY_SHARE, _REPLAY_AT_MOST_S)
 
@@ -369,15 +380,41 @@ class _Collection:
             def work() -> Replay:
                 if request.train_step is not None:
                     return replay.measure_replay_of_step(
-                        request.train_step, batch, until=until, clock=request.clock, should_stop=stop
+                        request.train_step,
+                        batch,
+                        pace=pace,
+                        until=until,
+                        clock=request.clock,
+                        should_stop=stop,
                     )
                 dataset = replay.resident(request.model, batch, self.element_spec)
                 return replay.measure_replay(
-                    request.model, dataset, until=until, clock=request.clock, should_stop=stop
+                    request.model,
+                    dataset,
+                    pace=pace,
+                    until=until,
+                    clock=request.clock,
+                    should_stop=stop,
                 )
 
             result: Replay | Missing = self._guarded(worker, work, "replaying a batch")
             return result
+
+    def _pace(self) -> replay.Pace:
+        """Say how long the job leaves between the work of two steps, and whether it idles meanwhile."""
+        assert self.recorder is not None
+        live = self.recorder.live()
+        start, duration = np.array(live.start_s), np.array(live.duration_s)
+        if len(start) < 3:
+            return replay.Pace(0.0, False)
+        waits = np.nan_to_num(np.array(live.wait_s))[:-1]
+        pause = float(np.median(np.diff(start) - duration[:-1] + waits))
+        inside = [s for s in self.samples() if start[0] <= s.at_s <= start[-1]]
+        busy = False
+        if len(inside) > 1:
+            wall = inside[-1].at_s - inside[0].at_s
+            busy = inside[-1].process_cpu_s - inside[0].process_cpu_s > _BUSY * wall
+        return replay.Pace(max(0.0, pause), busy)
 
     def _guarded(self, worker: Worker, work: Callable[[], Any], what: str) -> Any:
         """Run a later phase; its failure is a gap in the report, not the end of it."""
@@ -388,9 +425,7 @@ class _Collection:
             AttributeError, NotImplementedError, LookupError, OSError, StopIteration,
         )  # fmt: skip
         try:
-            return worker.run(
-                work, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now
-            )
+            return worker.run(work, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now)
         except failures as error:
             reason = Missing(f"{what} failed: {(str(error).splitlines() or [repr(error)])[0]}")
             return (reason, None) if what == "reading the input" else reason
@@ -455,7 +490,7 @@ class _Collection:
             return Missing("the validation data does not know its length")
         size = kwargs.get("validation_batch_size") or self.request.source.data.get("batch_size")
         x = data[0] if isinstance(data, (list, tuple)) else data
-        length = keras.epoch_length(self.request.model, {"x": x, "batch_size": size})
+        length = keras.epoch_length({"x": x, "batch_size": size})
         if length is None:
             return Missing("the validation data does not know its length")
         return Quantity(float(length), "steps", source="length of the validation data")
@@ -533,18 +568,14 @@ def _reachable(step: Any) -> list[Any]:
             found.append(cell.cell_contents)
     code = getattr(function, "__code__", None)
     module = getattr(function, "__globals__", {})
-    for name in getattr(code, "co_names", ()):
-        found.append(module.get(name))
+    found.extend(module.get(name) for name in getattr(code, "co_names", ()))
     result: list[Any] = []
     for value in found:
-        if hasattr(value, "python_function") or hasattr(value, "__code__"):
-            if value is not step and hasattr(value, "python_function"):
-                result.extend(_reachable(value))
-        elif value is not None and not isinstance(value, type):
-            result.append(value)
-    return [
+        if value is not step and hasattr(value, "python_function"):
+            result.extend(_reachable(value))
+    return result + [
         value
-        for value in result
+        for value in found
         if keras.is_keras_object(value)
         or tensorflow.is_variable(value)
         or isinstance(value, (list, dict, tuple))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import platform
 
 from tfdiag.compat import host, keras, tensorflow
@@ -27,5 +27,5 @@ def read_environment(model: object) -> Environment:
         cpu_quota=host.cpu_quota(),
         intra_op_threads=intra,
         inter_op_threads=inter,
-        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        date=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
     )

@@ -1,6 +1,7 @@
 """What the caller trains on, in whatever form `fit` takes it, as arguments for runs of our own.
 
-Each run gets fresh arguments: a `tf.data.Dataset` with shuffles or caches is rebuilt so that the caller's keeps its
+Each run gets fresh arguments: a `tf.data.Dataset` with shuffles or caches is rebuilt so that the caller's
+keeps its
 order, a generator is counted, because what it has given can't be put back.
 """
 
@@ -116,7 +117,7 @@ def _classified(x: Any, data: dict[str, Any], custom: bool) -> Input:
         return Input("distributed dataset", data)
     if keras.is_py_dataset(x):
         try:
-            length = keras.epoch_length(None, data)
+            length = keras.epoch_length(data)
         except Exception as error:
             raise DatasetError(f"len() of the {type(x).__name__} failed: {error}") from error
         if length == 0:
@@ -127,7 +128,7 @@ def _classified(x: Any, data: dict[str, Any], custom: bool) -> Input:
     if isinstance(x, types.FunctionType) or (custom and callable(x)):
         return Input("generator function", data, _factory=x)
     if _is_array(x) or isinstance(x, (list, tuple, dict)):
-        length = keras.epoch_length(None, {"x": x})
+        length = keras.epoch_length({"x": x})
         if length is not None and _rows(x) == 0:
             raise DatasetError("the arrays are empty: they have no rows")
         return Input("arrays", data)
@@ -149,5 +150,5 @@ def _rows(x: Any) -> int:
         if not values:
             return 0
         x = values[0]
-    shape = getattr(x, "shape", ())
+    shape: Any = getattr(x, "shape", ())
     return int(shape[0]) if len(shape) else 1

@@ -138,9 +138,7 @@ class Instrument:
 class _Timed:
     """Stands in Keras' list for a callback, and times those of its methods that do something."""
 
-    def __init__(
-        self, callback: Any, name: str, recorder: Recorder, detach: Callable[[], None]
-    ) -> None:
+    def __init__(self, callback: Any, name: str, recorder: Recorder, detach: Callable[[], None]) -> None:
         self.__dict__["_tfdiag_callback"] = callback
         base = keras.callback_base()
         for method in _METHODS:
@@ -175,7 +173,7 @@ def _callback_entries(owner: Any) -> list[Any] | None:
 
     Nothing that a callback is given leads to the list it stands in; the frame that calls it does.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # only the stack knows the list
     for _ in range(_FRAMES_UP):
         if frame is None:
             return None

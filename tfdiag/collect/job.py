@@ -33,7 +33,7 @@ def describe(
         input=source.kind if source is not None else "the caller's own fit",
         parameters=_parameters(model),
         steps_per_execution=keras.steps_per_execution(model),
-        steps_per_epoch=steps_per_epoch or _epoch_steps(model, source, fit_kwargs),
+        steps_per_epoch=steps_per_epoch or _epoch_steps(source, fit_kwargs),
         epochs=epochs,
         run_eagerly=bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly(),
         jit_compile=getattr(model, "jit_compile", None) in (True, "True"),
@@ -60,7 +60,7 @@ def _parameters(model: Any) -> Maybe:
         return Missing(f"the model can't count its parameters: {error}")
 
 
-def _epoch_steps(model: Any, source: Input | None, fit_kwargs: Mapping[str, Any]) -> Maybe:
+def _epoch_steps(source: Input | None, fit_kwargs: Mapping[str, Any]) -> Maybe:
     """Give the steps of one of the caller's epochs, as far as anybody can know before running."""
     if source is None:
         return Missing("fit did not say how long an epoch is")
@@ -76,7 +76,7 @@ def _epoch_steps(model: Any, source: Input | None, fit_kwargs: Mapping[str, Any]
             return Missing("the dataset does not know its length")
         return Quantity(float(count), "steps", source="cardinality of the dataset")
     if source.kind in ("arrays", "PyDataset"):
-        length = keras.epoch_length(model, {**fit_kwargs, **source.data})
+        length = keras.epoch_length({**fit_kwargs, **source.data})
         if length is not None:
             return Quantity(float(length), "steps", source=f"length of the {source.kind}")
     return Missing(f"a {source.kind} does not know its length")
@@ -100,12 +100,11 @@ def batch_facts(batch: Any) -> tuple[Maybe, Maybe]:
         tensor = flat if flat is not None else part
         if isinstance(part, tf.SparseTensor):
             tensor = part.values
-        shape = getattr(part, "shape", ())
+        shape: Any = getattr(part, "shape", ())
         if isinstance(rows, Missing) and len(shape) and shape[0] is not None:
             rows = Quantity(float(shape[0]), "rows", source="first batch")
-        size = getattr(getattr(tensor, "dtype", None), "size", None)
-        if size is None:
-            size = getattr(getattr(tensor, "dtype", None), "itemsize", 0)
+        dtype: Any = getattr(tensor, "dtype", None)
+        size: Any = getattr(dtype, "size", None) or getattr(dtype, "itemsize", 0)
         count = 1
         for length in getattr(tensor, "shape", ()):
             count *= int(length or 0)

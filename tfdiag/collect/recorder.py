@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
+
 from tfdiag.compat.tfdata import ModelReader, is_iterator
 from tfdiag.model.measurements import BoundaryEvent, CallbackTime, Live, Stage, ValidationRun
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.stats import median
-
-import numpy as np
 
 __all__ = ["EndOfRun", "Recorder"]
 
@@ -122,9 +122,7 @@ class Recorder:
 
         return instrumented
 
-    def time_callback(
-        self, name: str, method: str, function: Callable[..., Any]
-    ) -> Callable[..., Any]:
+    def time_callback(self, name: str, method: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Give a callback's method that adds its time to the open block."""
         clock = self.clock
         totals = self._open
@@ -256,7 +254,7 @@ class Recorder:
         probe = Recorder(self.clock)
         probe._next_look = sys.maxsize
 
-        def nothing(iterator: Any) -> None:
+        def nothing(_: Any) -> None:
             return None
 
         wrapped = probe.instrument(nothing, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,23 @@ from tfdiag import stats
 from tfdiag.compat import keras, tensorflow
 from tfdiag.model.measurements import Replay
 
-__all__ = ["measure_replay", "measure_replay_of_step", "resident"]
+__all__ = ["Pace", "measure_replay", "measure_replay_of_step", "resident"]
 
 _LEAST = 15
 _GOOD_ENOUGH = 0.015
 _MAX_CALLS = 20_000
+_PACED_CALLS = 60
+_PACE_LEAST_S = 100e-6
+"""Below this a job leaves no pause worth imitating."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What the job does between two steps' work."""
+
+    pause_s: float
+    busy: bool
+    """The processor works meanwhile, in callbacks or in the input."""
 
 
 def resident(model: Any, batch: Any, element_spec: Any) -> Any:
@@ -68,18 +81,19 @@ def measure_replay(
     model: Any,
     dataset: Any,
     *,
+    pace: Pace,
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
 ) -> Replay:
     """Time the model's own train function on one batch, and what dispatching it costs."""
-    tf = tensorflow.tensorflow()
     eager = bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly()
     window = until - clock()
     step = keras.make_train_function(model)
     first_s, calls, cpu_s, logs = _time_calls(
-        step, dataset, clock() + window * (0.4 if eager else 0.6), clock, should_stop
+        step, dataset, clock() + window * (0.3 if eager else 0.5), clock, should_stop
     )
+    paced = _paced(step, dataset, pace, clock() + 0.2 * window, clock, should_stop)
     graph: list[float] = []
     graph_missing = ""
     if eager and not should_stop():
@@ -89,12 +103,13 @@ def measure_replay(
         names = list(logs) if isinstance(logs, dict) else ["loss"]
         null = keras.null_step(model, names)
         _, empty, _, _ = _time_calls(null, dataset, clock() + 0.2 * window, clock, should_stop)
-    del tf
     return Replay(
         call_s=tuple(calls),
         cpu_s=cpu_s,
         first_call_s=first_s,
         empty_call_s=tuple(empty),
+        paced_call_s=tuple(paced),
+        pace_s=pace.pause_s,
         graph_call_s=tuple(graph),
         graph_missing=graph_missing,
         steps_per_call=keras.steps_per_execution(model),
@@ -128,6 +143,7 @@ def measure_replay_of_step(
     train_step: Callable[[Any], Any],
     batch: Any,
     *,
+    pace: Pace,
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
@@ -135,24 +151,25 @@ def measure_replay_of_step(
     """Time a caller's own step function on one batch, and an empty `tf.function` beside it."""
     tf = tensorflow.tensorflow()
 
-    @tf.function
-    def empty_step(data: Any) -> Any:
-        return tf.constant(0.0)
+    empty_step = tf.function(lambda _: tf.constant(0.0))
 
     def forever() -> Any:
         while True:
             yield batch
 
     window = until - clock()
-    first_s, calls, cpu_s, _ = _time_calls(
-        lambda it: train_step(next(it)), forever(), clock() + 0.75 * window, clock, should_stop
-    )
+
+    def step(iterator: Any) -> Any:
+        return train_step(next(iterator))
+
+    first_s, calls, cpu_s, _ = _time_calls(step, forever(), clock() + 0.6 * window, clock, should_stop)
+    paced = _paced(step, forever(), pace, clock() + 0.2 * window, clock, should_stop)
     empty: list[float] = []
     with contextlib.suppress(TypeError, ValueError):  # a batch that a graph can't take
         _, empty, _, _ = _time_calls(
-            lambda it: empty_step(next(it)), forever(), clock() + 0.2 * window, clock, should_stop
+            lambda it: empty_step(next(it)), forever(), clock() + 0.15 * window, clock, should_stop
         )
-    return Replay(tuple(calls), cpu_s, first_s, tuple(empty))
+    return Replay(tuple(calls), cpu_s, first_s, tuple(empty), paced_call_s=tuple(paced), pace_s=pace.pause_s)
 
 
 def _time_calls(
@@ -184,6 +201,41 @@ def _time_calls(
                 break
     _wait_for(logs)
     return first_s, times, time.process_time() - processor, logs
+
+
+def _paced(
+    step: Callable[[Any], Any],
+    dataset: Any,
+    pace: Pace,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> list[float]:
+    """Time calls with the job's own pauses between them.
+
+    A step that follows the last one at once runs on warm caches and waking threads; after some
+    milliseconds of something else it does not, and takes longer for the same work.
+    """
+    times: list[float] = []
+    if pace.pause_s < _PACE_LEAST_S:
+        return times
+    iterator = iter(dataset)
+    step(iterator)
+    while len(times) < _PACED_CALLS and not should_stop():
+        pause_end = clock() + pace.pause_s
+        if pace.busy:
+            while clock() < pause_end:
+                pass
+        else:
+            time.sleep(pace.pause_s)
+        begin = clock()
+        logs = step(iterator)
+        now = clock()
+        times.append(now - begin)
+        if now >= until and len(times) >= 3:
+            break
+        _wait_for(logs)
+    return times
 
 
 def _wait_for(logs: Any) -> None:

@@ -22,7 +22,7 @@ class HostSampler:
         self._samples: list[HostSample] = []
         self._thread = threading.Thread(target=self._run, name="tfdiag-host", daemon=True)
 
-    def __enter__(self) -> HostSampler:
+    def __enter__(self) -> HostSampler:  # noqa: PYI034  # typing.Self is younger than Python 3.10
         self._thread.start()
         return self
 

@@ -29,6 +29,8 @@ _SPILL_SHARE = 0.25
 """Values over this share of the free memory go to a file."""
 _ARRAY_LIMIT = 64 * 1024 * 1024
 """A numpy array that an object holds is copied up to this size: a dataset shuffles its indices in place."""
+
+
 class Snapshot:
     """The state of some objects, and of the random generators that a run draws from."""
 
@@ -173,7 +175,7 @@ _CODE = (
 )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _is_callers(root: str) -> bool:
     """Say whether a module is the caller's own code, not an installed library or Python's."""
     if root == "__main__":
@@ -204,8 +206,7 @@ def _refill(container: Any, contents: Any) -> None:
     """Give a container its contents back, past what its class does on change."""
     if isinstance(container, dict):
         if dict.__len__(container) == len(contents) and all(
-            key in container and dict.__getitem__(container, key) is value
-            for key, value in contents.items()
+            key in container and dict.__getitem__(container, key) is value for key, value in contents.items()
         ):
             return
         dict.clear(container)

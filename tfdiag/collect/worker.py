@@ -20,7 +20,7 @@ __all__ = ["Abandoned", "Worker"]
 _T = TypeVar("_T")
 
 
-class Abandoned(Exception):
+class Abandoned(Exception):  # what happened, not what is wrong
     """The work did not come back in time; the thread is still in it."""
 
 
@@ -48,9 +48,7 @@ class Worker:
                 self._on_return()
             self.returned.set()
 
-        self._thread = threading.Thread(
-            target=context.run, args=(body,), name="tfdiag-job", daemon=True
-        )
+        self._thread = threading.Thread(target=context.run, args=(body,), name="tfdiag-job", daemon=True)
         self._thread.start()
 
     def run(
@@ -69,7 +67,7 @@ class Worker:
         def work() -> None:
             try:
                 result.append(function())
-            except BaseException as error:  # carried to the caller's thread, whatever it is
+            except BaseException as error:  # noqa: BLE001  # carried to the caller's thread, whatever it is
                 failure.append(error)
             finally:
                 done.set()
@@ -80,7 +78,7 @@ class Worker:
                 stop()
                 self._canceller.cancel()
                 if not done.wait(max(0.05, grace_s)):
-                    raise Abandoned
+                    raise Abandoned  # noqa: TRY301  # handled like Ctrl-C, just below
         except BaseException:
             if not done.is_set():
                 # Ctrl-C, or time is up: the thread ends as soon as it comes back.

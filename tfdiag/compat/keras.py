@@ -111,8 +111,7 @@ def global_state() -> dict[str, Any]:
     if tracker is None:
         return {}
     return {
-        key: (copy.copy(value) if isinstance(value, dict) else value)
-        for key, value in vars(tracker).items()
+        key: (copy.copy(value) if isinstance(value, dict) else value) for key, value in vars(tracker).items()
     }
 
 
@@ -214,9 +213,9 @@ class _Adapted:
         self.adapter.on_epoch_end()
 
 
-def epoch_length(model: Any, arguments: dict[str, Any]) -> int | None:
+def epoch_length(arguments: dict[str, Any]) -> int | None:
     """Give the batches that Keras would count in an epoch of these arguments, or None."""
-    x = arguments.get("x")
+    x: Any = arguments.get("x")
     if is_py_dataset(x):
         length = getattr(x, "num_batches", None)
         if length is None:
@@ -225,7 +224,7 @@ def epoch_length(model: Any, arguments: dict[str, Any]) -> int | None:
             except (TypeError, NotImplementedError):
                 return None
         return int(length)
-    first = _first_array(x)
+    first: Any = _first_array(x)
     if first is None:
         return None
     size = int(arguments.get("batch_size") or 32)
@@ -261,16 +260,14 @@ def null_step(model: Any, names: list[str]) -> Any:
     with strategy.scope() if strategy is not None else contextlib.nullcontext():
         null = Null(name="null")
         options = {"run_eagerly": bool(model.run_eagerly), "jit_compile": False}
-        null.compile(
-            loss=None, steps_per_execution=int(steps_per_execution(model)), **options
-        )
+        null.compile(loss=None, steps_per_execution=int(steps_per_execution(model)), **options)
         built = null.make_train_function()
     return built if built is not None else null.train_function
 
 
 def steps_per_execution(model: Any) -> int:
     """Give the steps that one call of the train function makes."""
-    value = getattr(model, "steps_per_execution", None)
+    value: Any = getattr(model, "steps_per_execution", None)
     if value is None:
         value = getattr(model, "_steps_per_execution", None)
     try:

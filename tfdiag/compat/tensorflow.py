@@ -68,9 +68,7 @@ def in_function() -> bool:
 def device_list() -> list[tuple[str, str, str]]:
     """List the devices that TensorFlow uses: name, kind, description."""
     tf = tensorflow()
-    found = []
-    for device in tf.config.list_logical_devices():
-        found.append((str(device.name), str(device.device_type), ""))
+    found = [(str(device.name), str(device.device_type), "") for device in tf.config.list_logical_devices()]
     for device in tf.config.list_physical_devices("GPU"):
         details = tf.config.experimental.get_device_details(device)
         described = ", ".join(f"{key}: {value}" for key, value in sorted(details.items()))

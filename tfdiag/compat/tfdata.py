@@ -129,9 +129,7 @@ def _leaves(iterator: Any) -> list[Any]:
 
 
 def _stage(node: Any) -> Stage:
-    parameters = tuple(
-        StageParameter(str(p.name), float(p.value), bool(p.tunable)) for p in node.parameters
-    )
+    parameters = tuple(StageParameter(str(p.name), float(p.value), bool(p.tunable)) for p in node.parameters)
     parallelism: Maybe = Missing("this stage has no parallelism")
     for parameter in parameters:
         if parameter.name == "parallelism":
@@ -298,7 +296,7 @@ def written_chain(dataset: Any) -> list[str]:
         word = _word(part)
         if word and not word.startswith("with_options"):
             words.append(word)
-        inputs = getattr(part, "_inputs", list)()
+        inputs: list[Any] = getattr(part, "_inputs", list)()
         if word == "from_generator":
             break  # what lies below is how from_generator is made
         part = inputs[0] if len(inputs) == 1 else None
@@ -370,4 +368,4 @@ def _function_name(part: Any) -> str:
     function = getattr(wrapper, "_func", None)
     function = getattr(function, "__wrapped__", function)
     name = str(getattr(function, "__name__", "") or "…")
-    return name.split(".")[-1]
+    return name.rsplit(".", maxsplit=1)[-1]

@@ -215,9 +215,7 @@ def _tuple_decoder(args: tuple[Any, ...]) -> Decoder:
         def decode_fixed(data: Any, path: str) -> tuple[Any, ...]:
             if type(data) is not list or len(data) != len(items):
                 raise _wrong(path, f"an array of {len(items)}", data)
-            return tuple(
-                item(e, f"{path}[{i}]") for i, (item, e) in enumerate(zip(items, data, strict=True))
-            )
+            return tuple(item(e, f"{path}[{i}]") for i, (item, e) in enumerate(zip(items, data, strict=True)))
 
         return decode_fixed
 
@@ -253,12 +251,7 @@ def _union_decoder(members: tuple[Any, ...], hint: Any) -> Decoder:
     def decode_union(data: Any, path: str) -> Any:
         if data is None and NoneType in members:
             return None
-        if (
-            Missing in members
-            and type(data) is dict
-            and "missing" in data
-            and not names & data.keys()
-        ):
+        if Missing in members and type(data) is dict and "missing" in data and not names & data.keys():
             return missing(data, path)
         return other(data, path)
 
@@ -267,9 +260,7 @@ def _union_decoder(members: tuple[Any, ...], hint: Any) -> Decoder:
 
 def _object_decoder(cls: Any) -> Decoder:
     hints = get_type_hints(cls)
-    plan = [
-        (f.name, key_of(cls, f.name), _decoder(hints[f.name]), is_required(f)) for f in fields(cls)
-    ]
+    plan = [(f.name, key_of(cls, f.name), _decoder(hints[f.name]), is_required(f)) for f in fields(cls)]
 
     def decode_object(data: Any, path: str) -> Any:
         if type(data) is not dict:

@@ -112,7 +112,13 @@ class BoundaryEvent:
     """Something that happened between calls of the train function."""
 
     kind: Literal[
-        "train_begin", "epoch_begin", "epoch_end", "epoch_done", "test_begin", "test_end", "train_end"
+        "train_begin",
+        "epoch_begin",
+        "epoch_end",
+        "epoch_done",
+        "test_begin",
+        "test_end",
+        "train_end",
     ]
     at_s: float
     """On the same clock as the calls."""
@@ -170,6 +176,10 @@ class Replay:
     first_call_s: float
     empty_call_s: tuple[float, ...] = ()
     """The same call with a step that does nothing: what dispatch costs."""
+    paced_call_s: tuple[float, ...] = ()
+    """The same calls at the pace of the job: what lies between them lets caches and threads cool down."""
+    pace_s: float = 0.0
+    """How long the job itself leaves between two steps' work."""
     graph_call_s: tuple[float, ...] = ()
     """The step compiled to a graph, where the job runs it eagerly."""
     graph_missing: str = ""

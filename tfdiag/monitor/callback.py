@@ -32,9 +32,9 @@ _NO_REPLAY = "the callback only watches: nothing is replayed beside the caller's
 class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras is untyped
     """Watches `fit` and says where the time of its steps goes.
 
-    `report()` can be asked for at any time. With `every`, a report is logged after so many steps, and one at the
-    end of training in any case: one line of JSON through `logging`, and with `log_dir` the whole report is
-    appended to a JSON Lines file. `on_report` is called with each of them.
+    `report()` can be asked for at any time. With `every`, a report is logged after so many steps, and one
+    at the end of training in any case: one line of JSON through `logging`, and with `log_dir` the whole
+    report is appended to a JSON Lines file. `on_report` is called with each of them.
     """
 
     async_safe = True

@@ -6,7 +6,7 @@ from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["gain_without", "gain_with_input_at", "speedup"]
+__all__ = ["gain_with_input_at", "gain_without", "speedup"]
 
 
 def speedup(analysis: Analysis, after_s: float, low_s: float, high_s: float, source: str) -> Maybe:
@@ -33,9 +33,7 @@ def gain_without(
     if isinstance(analysis.step, Missing):
         return analysis.step
     mean = analysis.step.mean_s
-    return speedup(
-        analysis, mean - seconds, mean - at_most * seconds, mean - at_least * seconds, source
-    )
+    return speedup(analysis, mean - seconds, mean - at_most * seconds, mean - at_least * seconds, source)
 
 
 def gain_with_input_at(analysis: Analysis, input_s: float, spread: float, source: str) -> Maybe:

@@ -36,9 +36,7 @@ def _calls_python(model: PipelineModel, stage: StageTime) -> bool:
     return any(name in stage.label for name in model.python_functions)
 
 
-def suggest(
-    analysis: Analysis, check: str, model: PipelineModel, stage: StageTime
-) -> Suggestion:
+def suggest(analysis: Analysis, check: str, model: PipelineModel, stage: StageTime) -> Suggestion:
     """Suggest parallel calls for a map."""
     chain = written(analysis)
     target = stage.label if stage.label in chain else "map(…)"

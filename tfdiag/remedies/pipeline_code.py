@@ -38,9 +38,8 @@ def _lines(chain: list[str]) -> list[str]:
     if not chain:
         return ["dataset"]
     source = chain[0]
-    first = source if source.endswith("Dataset()") or "sources" in source else source
-    prefix = "tf.data.Dataset." if first[:1].islower() else "tf.data."
-    return [prefix + first, *("." + part for part in chain[1:])]
+    prefix = "tf.data.Dataset." if source[:1].islower() else "tf.data."
+    return [prefix + source, *("." + part for part in chain[1:])]
 
 
 def _minus_first(lines: list[str]) -> list[str]:

@@ -13,20 +13,14 @@ _EVERY = 100
 
 def suggest(analysis: Analysis, check: str, callback: str, method: str, seconds: float) -> Suggestion:
     """Suggest to run the expensive part of a callback every hundredth time."""
-    each_batch = "batch" in method
-    every = _EVERY if each_batch else 10
-    unit = "batch" if each_batch else "epoch"
-    argument = "batch" if each_batch else "epoch"
-    signature = f"    def {method}(self, {argument}, logs=None):"
+    unit, every = ("batch", _EVERY) if "batch" in method else ("epoch", 10)
+    plural = "batches" if unit == "batch" else "epochs"
+    signature = f"    def {method}(self, {unit}, logs=None):"
     return Suggestion(
         id=f"{check}/{callback}.{method}",
         check=check,
-        text=(
-            f"{callback}.{method} does its work at every {unit}: do it every {every} {unit}es, or leave it out."
-            if each_batch
-            else f"{callback}.{method} does its work at every {unit}: do it every {every} {unit}s."
-        ),
-        code=f"  class {callback.split(' ')[0]}:\n  {signature}\n+         if {argument} % {every}:\n"
+        text=f"{callback}.{method} does its work at every {unit}: do it every {every} {plural}.",
+        code=f"  class {callback.split(' ', maxsplit=1)[0]}:\n  {signature}\n+         if {unit} % {every}:\n"
         "+             return",
         predicted=gain_without(
             analysis,

@@ -67,9 +67,7 @@ def _digits(value: float) -> str:
 
 
 def _scaled(value: float, table: tuple[tuple[str, float, float], ...]) -> tuple[str, float]:
-    return next(
-        (unit, factor) for unit, factor, least in table if abs(value) >= factor * least * _ROUNDS_UP
-    )
+    return next((unit, factor) for unit, factor, least in table if abs(value) >= factor * least * _ROUNDS_UP)
 
 
 def duration(seconds: float) -> str:
@@ -79,11 +77,7 @@ def duration(seconds: float) -> str:
 
 def size(count: float) -> str:
     """Give bytes as `1.50 MiB`."""
-    return (
-        f"{int(count)} B"
-        if abs(count) < 1000 and count == int(count)
-        else _with_unit(count, _SIZES, "B")
-    )
+    return f"{int(count)} B" if abs(count) < 1000 and count == int(count) else _with_unit(count, _SIZES, "B")
 
 
 def _with_unit(value: float, table: tuple[tuple[str, float, float], ...], base: str) -> str:

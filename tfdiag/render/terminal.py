@@ -28,9 +28,7 @@ _NAME = 16
 
 def to_text(report: ReportData, width: int = WIDTH) -> str:
     """Give the report as plain text without a trailing line break."""
-    return "\n".join(
-        "".join(text for text, _ in line).rstrip() for line in _lines(view(report), width)
-    )
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in _lines(view(report), width))
 
 
 def print_colour(report: ReportData, file: TextIO) -> None:
@@ -84,9 +82,7 @@ def _section(title: str) -> Iterator[Line]:
 
 
 def _fold(text: str, width: int, first: str = "", later: str = "") -> list[str]:
-    lines = textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
-    )
+    lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
     return lines or [""]
 
 

@@ -159,9 +159,7 @@ def _needed(verdict: Verdict) -> tuple[str, ...]:
 def _job(job: Job) -> str:
     parts = [clean(job.model), clean(job.input)]
     if isinstance(job.batch_size, Quantity):
-        content = (
-            f" ({size(job.batch_bytes.value)})" if isinstance(job.batch_bytes, Quantity) else ""
-        )
+        content = f" ({size(job.batch_bytes.value)})" if isinstance(job.batch_bytes, Quantity) else ""
         parts.append(f"batches of {number(job.batch_size.value)}{content}")
     if isinstance(job.parameters, Quantity):
         parts.append(f"{number(job.parameters.value)} parameters")
@@ -225,9 +223,7 @@ def _host_bars(step: Step) -> Iterator[Bar]:
     for item in items[:keep]:
         yield _bar(clean(item.name), "", item.per_step, step.mean_s, clean(item.note))
     if rest := items[keep:]:
-        total = Quantity(
-            sum(item.per_step.value for item in rest), "s", origin=rest[0].per_step.origin
-        )
+        total = Quantity(sum(item.per_step.value for item in rest), "s", origin=rest[0].per_step.origin)
         yield _bar(f"{len(rest)} more", "", total, step.mean_s)
 
 
@@ -415,7 +411,7 @@ def _environment(environment: Environment) -> str:
         cores += f" (quota {quantity(environment.cpu_quota)})"
     parts = [
         f"TensorFlow {environment.tensorflow}",
-        f"Keras {environment.keras}",
+        environment.keras,
         f"Python {environment.python}",
         environment.platform,
         cores,

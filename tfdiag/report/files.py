@@ -23,9 +23,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise ReportError(
-            f"{path}: no such file; pass one written by report.save('….json')"
-        ) from None
+        raise ReportError(f"{path}: no such file; pass one written by report.save('….json')") from None
     except OSError as error:
         raise ReportError(f"{path}: can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -40,9 +38,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def check_version(data: object) -> dict[str, Any]:
     """Give the data back if it claims to be a report that this version can read."""
     if not isinstance(data, dict) or "schema_version" not in data:
-        got = (
-            "an object without 'schema_version'" if isinstance(data, dict) else type(data).__name__
-        )
+        got = "an object without 'schema_version'" if isinstance(data, dict) else type(data).__name__
         raise ReportError(f"not a report of tfdiag: got {got}; {_WANTED}")
     version = data["schema_version"]
     if type(version) is not int or version != SCHEMA_VERSION:
@@ -60,9 +56,7 @@ def write(path: str | os.PathLike[str], text: str) -> None:
     # Through a link, as `open` would: the file that it points to is replaced, not the link.
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        raise UsageError(
-            f"{os.fspath(path)}: the folder {target.parent} does not exist; create it first"
-        )
+        raise UsageError(f"{os.fspath(path)}: the folder {target.parent} does not exist; create it first")
     part = target.with_name(f".{secrets.token_hex(8)}.part")
     try:
         # Not `tempfile`: its files are private, and a report gets what the umask gives.

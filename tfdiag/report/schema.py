@@ -63,9 +63,7 @@ def _define(cls: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         definitions[cls.__name__] = {
             "description": cls.__doc__,
             "type": "object",
-            "properties": {
-                key_of(cls, f.name): _schema_of(hints[f.name], definitions) for f in fields(cls)
-            },
+            "properties": {key_of(cls, f.name): _schema_of(hints[f.name], definitions) for f in fields(cls)},
             "required": [key_of(cls, f.name) for f in fields(cls) if is_required(f)],
         }
     return {"$ref": f"#/$defs/{cls.__name__}"}

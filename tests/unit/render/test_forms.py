@@ -276,9 +276,7 @@ def test_markdown_fences_hold() -> None:
 
 def test_markdown_has_no_markup_of_others() -> None:
     """A parser finds no tag, link or emphasis that a name brought along, and shows the name."""
-    rendered = (
-        MarkdownIt("commonmark", {"html": True}).enable("table").render(nasty().to_markdown())
-    )
+    rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(nasty().to_markdown())
     page = Page(rendered)
     assert not page.tags & {"script", "a", "em"}
     assert "<strong>x" not in rendered
@@ -286,9 +284,7 @@ def test_markdown_has_no_markup_of_others() -> None:
     assert page.text.count(clean(NASTY)) > 20
 
 
-@pytest.mark.parametrize(
-    "start", ["- ", "1. ", "12) ", "# ", "+ ", "---", "===", "> ", "~~~", "*** "]
-)
+@pytest.mark.parametrize("start", ["- ", "1. ", "12) ", "# ", "+ ", "---", "===", "> ", "~~~", "*** "])
 def test_markdown_blocks_start_only_where_they_should(start: str) -> None:
     """A detail that looks like a list, a heading or a rule is a paragraph."""
     report = full()

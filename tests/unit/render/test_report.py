@@ -138,7 +138,7 @@ def test_report_is_frozen_and_travels() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.warnings = ()  # type: ignore[misc]
     # Not `==`: a copied nan is another object, and no nan equals another.
-    assert pickle.loads(pickle.dumps(report)).to_json() == report.to_json()
+    assert pickle.loads(pickle.dumps(report)).to_json() == report.to_json()  # our own
 
 
 def test_reports_need_no_tensorflow(tmp_path: Path) -> None:

@@ -65,9 +65,7 @@ def test_a_folder_is_no_report(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "content", [b"<!doctype html>", b"", b"[" * 100_000, b'{"a": ', b"1" * 5000]
-)
+@pytest.mark.parametrize("content", [b"<!doctype html>", b"", b"[" * 100_000, b'{"a": ', b"1" * 5000])
 def test_what_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
     """Text that is no JSON, however odd, gives an error that says what to pass."""
     path = tmp_path / "report.json"

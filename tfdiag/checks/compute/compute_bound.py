@@ -1,13 +1,14 @@
 """The device computes nearly all the time: the good case.
 
 What it measures
-    The share of the step in which the step's own operations run, from the call less its wait and its dispatch.
+    The share of the step in which the step's own operations run, from the call less its wait and its
+    dispatch.
 Why it matters
-    Nothing around the step is worth mending: input, callbacks and dispatch together cost little. What is left is
-    the computation itself.
+    Nothing around the step is worth mending: input, callbacks and dispatch together cost little. What is
+    left is the computation itself.
 How to fix it
-    Nothing is broken. To go on: a smaller or leaner model, lower precision where the device is faster with it, a
-    faster device or more of them.
+    Nothing is broken. To go on: a smaller or leaner model, lower precision where the device is faster
+    with it, a faster device or more of them.
 When to ignore it
     Always, if the job is fast enough.
 References

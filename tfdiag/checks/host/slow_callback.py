@@ -56,18 +56,11 @@ def run(analysis: Analysis) -> Iterator[Result]:
                         limit,
                         "above",
                     ),
-                    *(
-                        Evidence(f"of it in {item.name.rsplit('.', 1)[1]}", item.per_step)
-                        for item in items
-                    ),
+                    *(Evidence(f"of it in {item.name.rsplit('.', 1)[1]}", item.per_step) for item in items),
                 ),
                 where=f"{name}.{method}",
             ),
-            (
-                rarer_callback.suggest(
-                    analysis, CHECK.id, name, method, worst.per_step.value
-                ),
-            ),
+            (rarer_callback.suggest(analysis, CHECK.id, name, method, worst.per_step.value),),
         )
 
 

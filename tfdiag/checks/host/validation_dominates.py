@@ -1,11 +1,12 @@
 """Validation takes a large part of the job's time.
 
 What it measures
-    The time of one whole validation, spread over the training steps between two of them. A validation that
-    was cut short to keep within the budget is extrapolated from its steady rate, and the report says so.
+    The time of one whole validation, spread over the training steps between two of them. A validation
+    that was cut short to keep within the budget is extrapolated from its steady rate, and the report says
+    so.
 Why it matters
-    While the job validates it does not train. Often the validation set is far larger than a decision about
-    stopping needs, or `validation_steps` was counted in samples instead of batches.
+    While the job validates it does not train. Often the validation set is far larger than a decision
+    about stopping needs, or `validation_steps` was counted in samples instead of batches.
 How to fix it
     Validate every few epochs (`validation_freq`), on fewer batches (`validation_steps`), or with a larger
     `validation_batch_size`; make epochs longer where they are short.
@@ -34,14 +35,14 @@ _SHARE = 0.25
 
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when validation takes its share of the time between two of them."""
-    assert not isinstance(analysis.step, Missing) and not isinstance(analysis.steady, Missing)
+    assert not isinstance(analysis.step, Missing)
+    assert not isinstance(analysis.steady, Missing)
     live = analysis.measurements.live
     if not isinstance(live, Live) or not live.validations:
         return
     if isinstance(analysis.steady.calls_per_epoch, Missing):
         raise Undecided(
-            "validation was seen, but not how often it runs: "
-            + analysis.steady.calls_per_epoch.reason
+            "validation was seen, but not how often it runs: " + analysis.steady.calls_per_epoch.reason
         )
     seconds = analysis.host_item("validation")
     cost = analysis.share(seconds)

@@ -1,9 +1,9 @@
 """Producing a batch and training on it alternate although they could overlap.
 
 What it measures
-    The wait for input in each step, and whether the last stage of the *running* pipeline works ahead of the
-    step. tf.data adds a prefetch by itself in most jobs, so what the dataset was written like says little;
-    the runtime's own model of the pipeline says it.
+    The wait for input in each step, and whether the last stage of the *running* pipeline works ahead of
+    the step. tf.data adds a prefetch by itself in most jobs, so what the dataset was written like says
+    little; the runtime's own model of the pipeline says it.
 Why it matters
     Without working ahead, each step first waits for its batch to be made and then trains on it while the
     input idles. Overlapped, a step takes the longer of the two.

@@ -1,14 +1,14 @@
 """A Python generator is the slowest stage of the input.
 
 What it measures
-    Whether the batches come from a Python generator (`from_generator`, or a generator given to `fit`), how long
-    it takes for a batch, and how long the step waits for input.
+    Whether the batches come from a Python generator (`from_generator`, or a generator given to `fit`),
+    how long it takes for a batch, and how long the step waits for input.
 Why it matters
     A generator runs on one thread and holds Python's lock: no setting of tf.data makes it faster, and
     while it computes, the training loop's own Python has to wait for it.
 How to fix it
-    Keep the data in arrays, TFRecord or CSV files and prepare it with tf.data operations. Where it has to stay
-    Python, run several generators side by side with `interleave`, or in worker processes.
+    Keep the data in arrays, TFRecord or CSV files and prepare it with tf.data operations. Where it has to
+    stay Python, run several generators side by side with `interleave`, or in worker processes.
 When to ignore it
     Never because of its looks: a generator that keeps up with the step is no finding.
 References

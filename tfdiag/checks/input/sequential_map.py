@@ -1,15 +1,16 @@
 """A map that the runtime leaves serial is the slowest stage.
 
 What it measures
-    The time that each stage of the running pipeline needs for a batch, and on how many threads. It fires when
-    the slowest stage is a map on one thread, other cores are there, and the step waits for input.
+    The time that each stage of the running pipeline needs for a batch, and on how many threads. It fires
+    when the slowest stage is a map on one thread, other cores are there, and the step waits for input.
 Why it matters
-    tf.data makes most maps parallel by itself, but not one with random state or a Python function, nor any
-    where its tuning is switched off. Such a map works on one element at a time while other cores idle.
+    tf.data makes most maps parallel by itself, but not one with random state or a Python function, nor
+    any where its tuning is switched off. Such a map works on one element at a time while other cores
+    idle.
 How to fix it
     `dataset.map(fn, num_parallel_calls=tf.data.AUTOTUNE)`. Where the order of elements is free, add
-    `deterministic=False`. A function that spends its time in Python holds the interpreter's lock: rewrite it
-    with TensorFlow operations, or threads won't help.
+    `deterministic=False`. A function that spends its time in Python holds the interpreter's lock: rewrite
+    it with TensorFlow operations, or threads won't help.
 When to ignore it
     When the function must see the elements one after the other.
 References

@@ -1,14 +1,14 @@
 """The train step runs eagerly.
 
 What it measures
-    Whether the step runs eagerly (`run_eagerly=True`, or `tf.config.run_functions_eagerly(True)`), and how much
-    faster the same batch goes through the same step compiled to a graph.
+    Whether the step runs eagerly (`run_eagerly=True`, or `tf.config.run_functions_eagerly(True)`), and
+    how much faster the same batch goes through the same step compiled to a graph.
 Why it matters
-    In an eager step Python dispatches each operation by itself, some ten to a hundred microseconds each; a graph
-    is dispatched once, and its operations run in parallel and fused.
+    In an eager step Python dispatches each operation by itself, some ten to a hundred microseconds each;
+    a graph is dispatched once, and its operations run in parallel and fused.
 How to fix it
-    `model.compile(...)` without `run_eagerly`, and without `tf.config.run_functions_eagerly(True)`. What needs
-    Python values in the step has to be said with TensorFlow operations.
+    `model.compile(...)` without `run_eagerly`, and without `tf.config.run_functions_eagerly(True)`. What
+    needs Python values in the step has to be said with TensorFlow operations.
 When to ignore it
     While debugging the step.
 References
@@ -40,7 +40,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
     if isinstance(graph, Missing):
         raise Undecided(graph.reason)
     live = analysis.measurements.live
-    assert not isinstance(live, Missing) and not isinstance(analysis.step, Missing)
+    assert not isinstance(live, Missing)
+    assert not isinstance(analysis.step, Missing)
     saved = (analysis.replay.call.value - graph.value) / live.steps_per_call
     cost = analysis.share(saved)
     if cost < facts.COST_SHARE:
@@ -60,9 +61,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 ),
                 Evidence(
                     "the same step as a graph",
-                    Quantity(graph.value, "s", graph.low, graph.high, source="replay").scaled(
-                        per_step
-                    ),
+                    Quantity(graph.value, "s", graph.low, graph.high, source="replay").scaled(per_step),
                     Quantity(
                         call.value * per_step - facts.COST_SHARE * analysis.step.mean_s,
                         "s",

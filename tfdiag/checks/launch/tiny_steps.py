@@ -1,14 +1,14 @@
 """A step is mostly fixed cost: Python, dispatch, the training loop.
 
 What it measures
-    The cost of the same call with a step that does nothing, and of the training loop between calls, as a share
-    of the mean step. Nothing of it depends on the size of the batch.
+    The cost of the same call with a step that does nothing, and of the training loop between calls, as a
+    share of the mean step. Nothing of it depends on the size of the batch.
 Why it matters
-    A small model on small batches can spend most of its time on starting steps. A faster device does not help
-    then; a GPU makes it worse.
+    A small model on small batches can spend most of its time on starting steps. A faster device does not
+    help then; a GPU makes it worse.
 How to fix it
-    `model.compile(..., steps_per_execution=16)` makes several steps in one call. A bigger batch shares the fixed
-    cost among more rows, at the price of fewer updates.
+    `model.compile(..., steps_per_execution=16)` makes several steps in one call. A bigger batch shares
+    the fixed cost among more rows, at the price of fewer updates.
 When to ignore it
     When batch callbacks have to run after each single step.
 References
