@@ -56,8 +56,9 @@ def keras() -> Any:
 
 def version(model: Any) -> str:
     """Give the version of the Keras that the model belongs to."""
-    module = importlib.import_module("tf_keras") if flavour(model) == "tf_keras" else keras()
-    return f"{module.__name__} {module.__version__}"
+    if flavour(model) == "tf_keras":
+        return f"{importlib.import_module('tf_keras').__version__} (tf_keras)"
+    return str(keras().__version__)
 
 
 def callback_base() -> type:

@@ -411,7 +411,7 @@ def _environment(environment: Environment) -> str:
         cores += f" (quota {quantity(environment.cpu_quota)})"
     parts = [
         f"TensorFlow {environment.tensorflow}",
-        environment.keras,
+        f"Keras {environment.keras}",
         f"Python {environment.python}",
         environment.platform,
         cores,

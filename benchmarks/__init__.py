@@ -1,0 +1,1 @@
+"""The numbers that tfdiag promises, each measured by a command: `python -m benchmarks.<name>`."""

@@ -1,0 +1,63 @@
+"""What holds for every test: warnings are errors, and nothing is left behind."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from tests.traces_left import (
+    difference,
+    frameworks_loaded,
+    python_threads,
+    surroundings,
+    threads_left,
+)
+
+ALLOWED_WARNINGS = (
+    # `fit` has shuffle=True as its default and says so for every input that shuffles by itself.
+    "ignore:`shuffle=True` was passed, but will be ignored:UserWarning",
+    # `fit` says so at the end of every input whose length it did not know.
+    "ignore:Your input ran out of data; interrupting training:UserWarning",
+    # Keras 3.15 reads variables in a way that NumPy 2 deprecates.
+    (
+        "ignore:__array__ implementation doesn't accept a copy keyword"
+        ":DeprecationWarning:keras.src.backend.tensorflow.core"
+    ),
+)
+"""What a user of Keras sees too, and can do nothing about."""
+
+SET_BY_IMPORTS = (" tf.", " TensorFlow", " keras", " tf_keras", "warnings.filters", "environ ")
+"""What importing TensorFlow and Keras changes in a process."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make warnings errors, but for those that a user can do nothing about."""
+    if "error" not in config.getini("filterwarnings"):
+        config.addinivalue_line("filterwarnings", "error")
+    for line in ALLOWED_WARNINGS:
+        config.addinivalue_line("filterwarnings", line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Temporary files go to a folder of this run, where those of other processes don't show."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("temporary"))
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """No test leaves a thread, a hook, a handler, a changed setting or a file behind."""
+    threads, before, loaded = python_threads(), surroundings(), frameworks_loaded()
+    yield
+    lines = difference(before, surroundings())
+    if frameworks_loaded() != loaded:
+        # The test was the first to import TensorFlow or Keras, which set these themselves.
+        lines = [line for line in lines if not any(name in line for name in SET_BY_IMPORTS)]
+    lines += threads_left(threads)
+    assert not lines, "the test left traces:\n  " + "\n  ".join(lines)
