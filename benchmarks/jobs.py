@@ -24,20 +24,26 @@ BATCH = 32
 InputKind = Literal["memory", "no overlap", "prefetch", "autotune", "generator", "PyDataset"]
 
 
+_MARKS: dict[int, list[tuple[str, float]]] = {}
+"""The marks of every tape. Not in the tape: a diagnosis puts back what the job's objects hold."""
+
+
 class Tape:
     """Marks in the order in which they happened."""
 
     def __init__(self) -> None:
         """Start empty."""
-        self.marks: list[tuple[str, float]] = []
+        self._number = len(_MARKS)
+        _MARKS[self._number] = []
+
+    @property
+    def marks(self) -> list[tuple[str, float]]:
+        """Give all marks so far."""
+        return _MARKS[self._number]
 
     def mark(self, what: str) -> None:
         """Note that something happens now."""
         self.marks.append((what, time.perf_counter()))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tape:
-        """Stay the same tape in a copy of the job."""
-        return self
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,9 @@ BOUNDED_WAIT_S = 2.0
 NOT_OURS = ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".coverage")
 """Entries of the working directory that the test tools write."""
 
+OF_TENSORFLOW = "__autograph_generated_file"
+"""Temporary files that TensorFlow keeps until the process ends, one for each function it traced."""
+
 FRAMEWORKS = ("keras", "tf_keras")
 """Objects of these packages are walked; any other object is compared by identity."""
 
@@ -115,7 +118,8 @@ def surroundings() -> Paths:
         with contextlib.suppress(OSError, ValueError):
             paths[f"signal {int(number)}"] = Same(signal.getsignal(number))
     for entry in Path(tempfile.gettempdir()).iterdir():
-        paths[f"temporary file {entry.name}"] = True
+        if not entry.name.startswith(OF_TENSORFLOW):
+            paths[f"temporary file {entry.name}"] = True
     for entry in Path().iterdir():
         if not entry.name.startswith(NOT_OURS):
             paths[f"working directory {entry.name}"] = True
@@ -246,9 +250,6 @@ def state_of_input(dataset: Any) -> Paths:
         walker.visit("dataset", dataset)
     elif hasattr(dataset, "__dict__") and not _is_tensor(dataset):
         walker.visit("dataset", dataset, walk=True)
-    frame = getattr(dataset, "gi_frame", None)
-    if frame is not None:
-        walker.paths["dataset.gi_running"] = dataset.gi_running
     return walker.paths
 
 

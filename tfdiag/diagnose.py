@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -11,9 +12,9 @@ from typing import Any, Literal
 from tfdiag.analyse.analysis import analyse
 from tfdiag.checks.registry import check_ids, run_checks
 from tfdiag.collect.collect import Request, collect
-from tfdiag.collect.inputs import resolve_input
+from tfdiag.collect.inputs import check_data, resolve_input
 from tfdiag.compat import keras, tensorflow
-from tfdiag.errors import ModelError, UsageError
+from tfdiag.errors import DatasetError, ModelError, UsageError
 from tfdiag.monitor.callback import DiagnosticsCallback
 from tfdiag.render.report import Report
 from tfdiag.report.build import build
@@ -75,8 +76,8 @@ def _checked(
 ) -> Request:
     """Refuse what can't be measured, before anything is touched."""
     tensorflow.tensorflow()
-    if not isinstance(budget, (int, float)) or not budget > 0:
-        raise UsageError(f"budget is a number of seconds above 0, got {budget!r}")
+    if not isinstance(budget, (int, float)) or not 0 < budget < math.inf:
+        raise UsageError(f"budget is a finite number of seconds above 0, got {budget!r}")
     if steps is not None and (not isinstance(steps, int) or steps <= 0):
         raise UsageError(f"steps is a number of steps above 0, got {steps!r}")
     if tensorflow.in_function():
@@ -134,6 +135,12 @@ def _check_fit_kwargs(model: Any, fit_kwargs: Mapping[str, Any]) -> None:
     unknown = [name for name in fit_kwargs if name not in known]
     if unknown and "kwargs" not in known:
         raise UsageError(f"fit_kwargs: fit of this model takes no {unknown[0]!r}")
+    validation = fit_kwargs.get("validation_data")
+    if validation is not None:
+        try:
+            check_data(validation)
+        except DatasetError as error:
+            raise UsageError(f"fit_kwargs: validation_data: {error}") from error
     steps = fit_kwargs.get("steps_per_epoch")
     if steps is not None and steps <= 0:
         raise UsageError(f"fit_kwargs: steps_per_epoch must be above 0, got {steps}")

@@ -32,8 +32,12 @@ class TensorFlowMissingError(TfdiagError):
     """TensorFlow is not installed, or can't be imported."""
 
 
-class UsageError(TfdiagError, ValueError):
-    """An argument can't be used; raised before anything is touched."""
+class UsageError(TfdiagError):
+    """An argument can't be used; raised before anything is touched.
+
+    Not a ValueError: AutoGraph raises an error again as its own type only if it takes a message and
+    nothing else, which a ValueError in the bases would hide.
+    """
 
 
 class ModelError(UsageError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras, tensorflow, tfdata
 from tfdiag.errors import DatasetError, JobError, TfdiagError
 from tfdiag.model.measurements import (
+    Environment,
     HostSample,
     InputAlone,
     Job,
@@ -50,9 +52,9 @@ _LIVE_AT_MOST_S = 12.0
 _LIVE_AT_LEAST_S = 2.5
 _ALONE_SHARE = 0.3
 _ALONE_AT_MOST_S = 4.0
-_REPLAY_SHARE = 0.6
+_REPLAY_SHARE = 0.45
 _REPLAY_AT_MOST_S = 5.0
-_GRACE_SHARE = 0.05
+_GRACE_SHARE = 0.08
 """Of the budget: how long a phase may take to unwind after its end."""
 _BUSY = 0.7
 """Of the wall time: a process that computes this much does not idle between its steps."""
@@ -101,6 +103,12 @@ class _Collection:
         environment = read_environment(request.model)
         folder = Path(tempfile.mkdtemp(prefix="tfdiag-"))
         request.source.cache_folder = str(folder)
+        # Filters belong to the whole process, so this thread changes them, which always comes back.
+        with keras.quiet():
+            return self._run(environment, folder)
+
+    def _run(self, environment: Environment, folder: Path) -> Measurements:
+        request = self.request
         snapshot: Snapshot | None = None
         worker: Worker | None = None
         try:
@@ -213,7 +221,7 @@ class _Collection:
                 raise self._job_error(error) from error
         if not self.recorder.calls:
             raise DatasetError(
-                f"the {self.request.source.kind} gave no batch, so there is no step to measure"
+                f"the {self.request.source.kind} is empty: it gave no batch, so there is no step to measure"
             )
         return self.recorder.live()
 
@@ -227,14 +235,13 @@ class _Collection:
         callback = self.make_callback(recorder)
         callbacks = [*request.callbacks, callback]
         kwargs["callbacks"] = callbacks
-        kwargs.setdefault("verbose", 0)
+        kwargs["verbose"] = 0
         kwargs["epochs"] = self._epochs(kwargs)
         if "validation_data" in kwargs:
             kwargs["validation_data"] = request.source.copied(kwargs["validation_data"])
             kwargs["validation_freq"] = 1
         try:
-            with keras.quiet():
-                request.model.fit(**request.source.fresh(), **kwargs)
+            request.model.fit(**request.source.fresh(), **kwargs)
         finally:
             callback.close()
 
@@ -260,6 +267,8 @@ class _Collection:
         now = self.request.clock()
         if now >= self.live_hard_end and not self.stopping:
             recorder.cut = recorder.cut or "the budget ended"
+        if recorder.empty_epochs:
+            self.stopping = True  # or fit would go through empty epochs for ever
         if not self.stopping and not self._enough(recorder, now):
             return
         self.stopping = True
@@ -355,8 +364,7 @@ class _Collection:
             **{k: v for k, v in self.request.fit_kwargs.items() if k in ("class_weight", "shuffle")},
             **arguments,
         }
-        with keras.quiet():
-            adapted = keras.adapter_dataset(self.request.model, arguments)
+        adapted = keras.adapter_dataset(self.request.model, arguments)
         if adapted is None:
             return None, nothing
         dataset = getattr(adapted, "dataset", adapted)
@@ -427,7 +435,7 @@ class _Collection:
         try:
             return worker.run(work, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now)
         except failures as error:
-            reason = Missing(f"{what} failed: {(str(error).splitlines() or [repr(error)])[0]}")
+            reason = Missing(f"{what} failed: {_root_cause(error)}")
             return (reason, None) if what == "reading the input" else reason
 
     # --- small things -------------------------------------------------------------------------------
@@ -472,8 +480,8 @@ class _Collection:
                 "the input is a generator, which can be read only once: the batches that the diagnosis "
                 "took from it are gone; pass a function that returns a fresh generator to keep them"
             )
-        if "verbose" not in request.fit_kwargs and request.train_step is None:
-            self.notes.append("the progress bar was off; pass fit_kwargs={'verbose': 1} to measure it")
+        if request.train_step is None and request.fit_kwargs.get("verbose") != 0:
+            self.notes.append("the progress bar was off during the diagnosis, so its time is not in the step")
         return replace(job, validation_steps=self._validation_steps())
 
     def _validation_steps(self) -> Maybe:
@@ -519,8 +527,7 @@ class _Collection:
 
     def _job_error(self, error: BaseException) -> TfdiagError:
         assert self.recorder is not None
-        first = (str(error).strip().splitlines() or [""])[0]
-        what = f"{type(error).__name__}: {first}" if first else type(error).__name__
+        what = _root_cause(error)
         failed = self.recorder.failed_call
         if failed is not None:
             batch = failed * self.recorder.steps_per_call
@@ -552,6 +559,21 @@ class _Collection:
     def _say(self, what: str) -> None:
         if self.request.progress is not None:
             self.request.progress(what)
+
+
+_ERROR_LINE = re.compile(
+    r"^\s*(?:\S+: )?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning): .+)$", re.MULTILINE
+)
+
+
+def _root_cause(error: BaseException) -> str:
+    """Give the line that says what went wrong: TensorFlow puts the caller's error inside its own."""
+    text = str(error).strip()
+    if inner := _ERROR_LINE.search(text):
+        return inner[1].strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if line != "Graph execution error:" and "Detected at node" not in line]
+    return f"{type(error).__name__}: {' '.join(said[:4])}" if said else type(error).__name__
 
 
 def _reachable(step: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from tfdiag.compat import keras, tfdata
 from tfdiag.errors import DatasetError, UsageError
 
-__all__ = ["Input", "resolve_input"]
+__all__ = ["Input", "check_data", "resolve_input"]
 
 _DATA_NAMES = ("x", "y", "sample_weight", "batch_size")
 
@@ -105,10 +105,15 @@ def resolve_input(
     size = data.get("batch_size")
     if size is not None and size <= 0:
         raise UsageError(f"batch_size must be positive, got {size}")
-    return _classified(x, data, custom)
+    return _classified(x, data, custom=custom)
 
 
-def _classified(x: Any, data: dict[str, Any], custom: bool) -> Input:
+def check_data(x: Any) -> None:
+    """Refuse data that fit would refuse, and that is empty; nothing is read from it."""
+    _classified(x, {"x": x}, custom=False)
+
+
+def _classified(x: Any, data: dict[str, Any], *, custom: bool) -> Input:
     if tfdata.is_dataset(x):
         if tfdata.cardinality(x) == 0:
             raise DatasetError("the dataset is empty: it yields no batch, so there is no step to measure")
@@ -128,9 +133,7 @@ def _classified(x: Any, data: dict[str, Any], custom: bool) -> Input:
     if isinstance(x, types.FunctionType) or (custom and callable(x)):
         return Input("generator function", data, _factory=x)
     if _is_array(x) or isinstance(x, (list, tuple, dict)):
-        length = keras.epoch_length({"x": x})
-        if length is not None and _rows(x) == 0:
-            raise DatasetError("the arrays are empty: they have no rows")
+        _check_rows(data)
         return Input("arrays", data)
     if hasattr(x, "__iter__"):
         return Input(type(x).__name__, data)
@@ -144,11 +147,34 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "__len__")
 
 
-def _rows(x: Any) -> int:
-    while isinstance(x, (list, tuple, dict)):
-        values = list(x.values()) if isinstance(x, dict) else list(x)
-        if not values:
-            return 0
-        x = values[0]
-    shape: Any = getattr(x, "shape", ())
-    return int(shape[0]) if len(shape) else 1
+def _check_rows(data: dict[str, Any]) -> None:
+    """Make sure that all arrays have the same number of rows, and at least one."""
+    rows = {
+        f"{name}{where}": count
+        for name in ("x", "y", "sample_weight")
+        for where, count in _row_counts(data.get(name))
+    }
+    if rows and 0 in rows.values():
+        raise DatasetError("the arrays are empty: they have no rows, so there is no step to measure")
+    if len(set(rows.values())) > 1:
+        counts = ", ".join(f"{name} has {count}" for name, count in rows.items())
+        raise DatasetError(f"the arrays differ in their number of rows: {counts}; they must have the same")
+    if not rows:
+        raise DatasetError(f"there are no arrays in x, got {type(data['x']).__name__}: pass what fit takes")
+
+
+def _row_counts(value: Any) -> Iterator[tuple[str, int]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            for where, count in _row_counts(part):
+                yield f"[{key!r}]{where}", count
+    elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float, str)):
+        for index, part in enumerate(value):
+            for where, count in _row_counts(part):
+                yield f"[{index}]{where}", count
+    elif isinstance(value, (list, tuple)):
+        yield "", len(value)
+    elif value is not None:
+        shape: Any = getattr(value, "shape", None)
+        if shape is not None and len(shape) and shape[0] is not None:
+            yield "", int(shape[0])

@@ -63,6 +63,8 @@ class Recorder:
         self.failed_call: int | None = None
         self.stages: tuple[tuple[Stage, ...], int] | None = None
         self.looks_s = 0.0
+        self.empty_epochs = 0
+        self._epoch_calls = 0
         self.abort = False
         """Unwind at the end of the next call, whatever it costs."""
         self._reader = ModelReader()
@@ -160,7 +162,12 @@ class Recorder:
 
     def event(self, kind: EventKind) -> None:
         """Write down that an epoch or a validation begins or ends."""
-        self.events.append(BoundaryEvent(kind, self.clock(), self.dropped + len(self.calls)))
+        calls = self.dropped + len(self.calls)
+        if kind == "epoch_begin":
+            self._epoch_calls = calls
+        elif kind == "epoch_end" and calls == self._epoch_calls:
+            self.empty_epochs += 1
+        self.events.append(BoundaryEvent(kind, self.clock(), calls))
         if len(self.events) > _KEEP:
             del self.events[: _KEEP // 2]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def redirect_files(callbacks: Iterable[Any], folder: Path) -> list[str]:
         attributes = vars(callback)
         found = [name for name in _PATHS if isinstance(attributes.get(name), (str, os.PathLike))]
         for name in found:
-            inside = str(attributes[name]).lstrip("/\\").replace("..", "_").replace(":", "_")
+            inside = re.sub(r"^[A-Za-z]:", "", str(attributes[name])).lstrip("/\\").replace("..", "_")
             target = folder / f"callback-{index}" / inside
             target.parent.mkdir(parents=True, exist_ok=True)
             attributes[name] = str(target)

@@ -46,7 +46,10 @@ def resident(model: Any, batch: Any, element_spec: Any) -> Any:
         batch = _gathered(strategy, batch)
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     if replicas == 1 and dataset.element_spec != element_spec:
-        dataset = dataset.map(lambda *parts: _relaxed(parts, element_spec))
+        dataset = dataset.map(
+            # AutoGraph would write a temporary file to convert what needs no conversion.
+            tf.autograph.experimental.do_not_convert(lambda *parts: _relaxed(parts, element_spec))
+        )
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
@@ -151,7 +154,7 @@ def measure_replay_of_step(
     """Time a caller's own step function on one batch, and an empty `tf.function` beside it."""
     tf = tensorflow.tensorflow()
 
-    empty_step = tf.function(lambda _: tf.constant(0.0))
+    empty_step = tf.function(lambda _: tf.constant(0.0), autograph=False)
 
     def forever() -> Any:
         while True:

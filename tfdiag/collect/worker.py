@@ -30,7 +30,6 @@ class Worker:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._canceller = Canceller()
         self.abandoned = False
         self._on_return: Callable[[], None] | None = None
         self.returned = threading.Event()
@@ -39,7 +38,7 @@ class Worker:
         scope = keras.carry_context()
 
         def body() -> None:
-            with scope, self._canceller.scope():
+            with scope:
                 while (work := self._work.get()) is not None:
                     work()
                     if self.abandoned:
@@ -63,10 +62,12 @@ class Worker:
         done = threading.Event()
         result: list[_T] = []
         failure: list[BaseException] = []
+        canceller = Canceller()
 
         def work() -> None:
             try:
-                result.append(function())
+                with canceller:
+                    result.append(function())
             except BaseException as error:  # noqa: BLE001  # carried to the caller's thread, whatever it is
                 failure.append(error)
             finally:
@@ -76,14 +77,14 @@ class Worker:
         try:
             if not done.wait(max(0.0, until - self._clock())):
                 stop()
-                self._canceller.cancel()
+                canceller.cancel()
                 if not done.wait(max(0.05, grace_s)):
                     raise Abandoned  # noqa: TRY301  # handled like Ctrl-C, just below
         except BaseException:
             if not done.is_set():
                 # Ctrl-C, or time is up: the thread ends as soon as it comes back.
                 stop()
-                self._canceller.cancel()
+                canceller.cancel()
                 if not done.wait(max(0.05, grace_s)):
                     self.abandoned = True
             raise

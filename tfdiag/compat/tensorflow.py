@@ -14,8 +14,7 @@ import contextlib
 import copy
 import functools
 import importlib
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from tfdiag.errors import TensorFlowMissingError
@@ -43,7 +42,6 @@ _INSTALL = (
 @functools.lru_cache(maxsize=1)
 def tensorflow() -> Any:
     """Import TensorFlow, or say in one sentence what to install."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         module = importlib.import_module("tensorflow")
     except ImportError as error:
@@ -141,28 +139,35 @@ def components(variable: Any) -> list[Any]:
 
 
 class Canceller:
-    """Cancels the step that a thread is waiting in, where this TensorFlow allows it."""
+    """Cancels what a function waits for, where this TensorFlow allows it.
+
+    TensorFlow has one current manager for all threads, so it is taken away again as soon as it has
+    cancelled: what others run later must not be cancelled too.
+    """
 
     def __init__(self) -> None:
+        self._context: Any = None
         try:
-            self._door: Any = importlib.import_module("tensorflow.python.eager.cancellation")
-            self._manager = self._door.CancellationManager()
+            door = importlib.import_module("tensorflow.python.eager.cancellation")
+            self._manager = door.CancellationManager()
+            self._context = door.CancellationManagerContext(self._manager)
         except (ImportError, AttributeError):
-            self._door = None
+            self._context = None
 
-    @contextlib.contextmanager
-    def scope(self) -> Iterator[None]:
-        """Make what the current thread runs inside this block cancellable."""
-        if self._door is None:
-            yield
-            return
-        with self._door.CancellationManagerContext(self._manager):
-            yield
+    def __enter__(self) -> None:
+        if self._context is not None:
+            self._context.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        context, self._context = self._context, None
+        if context is not None:
+            context.__exit__(None, None, None)
 
     def cancel(self) -> None:
         """End waits for input; an op that computes can't be interrupted."""
-        if self._door is not None:
+        if self._context is not None:
             self._manager.start_cancel()
+            self.__exit__()
 
 
 def eager_random_state() -> Any:
