@@ -12,7 +12,7 @@ from tfdiag.errors import TfdiagError
 from tfdiag.version import __version__
 
 if TYPE_CHECKING:
-    from tfdiag.diagnose import diagnose
+    from tfdiag.diagnosis import diagnose
     from tfdiag.model.report import Finding, Suggestion
     from tfdiag.monitor.callback import DiagnosticsCallback
     from tfdiag.render.report import Report, load
@@ -33,7 +33,7 @@ _LAZY = {
     "Finding": "tfdiag.model.report",
     "Report": "tfdiag.render.report",
     "Suggestion": "tfdiag.model.report",
-    "diagnose": "tfdiag.diagnose",
+    "diagnose": "tfdiag.diagnosis",
     "load": "tfdiag.render.report",
 }
 
@@ -43,7 +43,6 @@ def __getattr__(name: str) -> Any:
     if module is None:
         raise AttributeError(f"module 'tfdiag' has no attribute {name!r}")
     value = getattr(importlib.import_module(module), name)
-    # The submodule tfdiag.diagnose would shadow the function of that name.
     globals()[name] = value
     return value
 

@@ -304,8 +304,10 @@ def _host_items(steady: Steady, boundary: Boundary | None, per_call: float) -> l
     items.append(
         HostItem(
             "epoch",
-            Quantity(max(0.0, rest) * per_call, "s", source="between epochs", count=boundary.epochs),
-            "start and end of epochs, spread over their steps",
+            Quantity(max(0.0, rest) * per_call, "s", source="between epochs", count=boundary.followed),
+            "start and end of epochs, spread over their steps"
+            if boundary.followed
+            else "no epoch ended by itself while the job was watched: its start and end are not in this",
         )
     )
     return items

@@ -38,6 +38,8 @@ class Boundary:
 
     epochs: int
     """How many ends of epochs were seen."""
+    followed: int
+    """How many of them by themselves, with another epoch behind."""
     total_s: float
     """All of it, validation as long as it really is."""
     validation_s: float
@@ -206,18 +208,24 @@ def _boundary(
         gaps.append(float(start[begin] - end[begin - 1]) - typical_between)
         if not traced[begin]:
             restarts.append(float(duration[begin]) - typical)
-    finished = [event for event in live.events if event.kind == "train_end"]
-    if finished and any(event.kind == "epoch_end" for event in live.events):
-        gaps.append(finished[-1].at_s - float(end[-1]) - typical_between)
-    if not gaps:
+    ended = sum(event.kind == "epoch_end" for event in live.events)
+    if not ended:
         return Missing("no epoch ended while the job was watched")
     full, note = _validation(live.validations, job)
-    seen = [run.end_s - run.begin_s for run in live.validations]
-    # Each gap holds the validation as it was seen; put the full one in its place.
-    other = max(0.0, (sum(gaps) - sum(seen)) / len(gaps))
-    callbacks = _epoch_callbacks(live, len(gaps))
+    # An epoch that was broken off does not tear its iterator down, so only those that another one
+    # followed say what lies between epochs. Each such gap holds its validation as it was seen.
+    inside = [
+        run.end_s - run.begin_s
+        for run in live.validations
+        if any(end[begin - 1] <= run.begin_s <= start[begin] for begin in begins if begin)
+    ]
+    other = max(0.0, (sum(gaps) - sum(inside)) / len(gaps)) if gaps else 0.0
+    callbacks = _epoch_callbacks(live, ended)
+    if not gaps:
+        other = sum(seconds for _, _, seconds in callbacks)
     return Boundary(
-        epochs=len(gaps),
+        epochs=ended,
+        followed=len(gaps),
         total_s=other + full,
         validation_s=full,
         callbacks=callbacks,

@@ -54,8 +54,10 @@ _ALONE_SHARE = 0.3
 _ALONE_AT_MOST_S = 4.0
 _REPLAY_SHARE = 0.45
 _REPLAY_AT_MOST_S = 5.0
-_GRACE_SHARE = 0.08
+_GRACE_SHARE = 0.05
 """Of the budget: how long a phase may take to unwind after its end."""
+_RESERVE_S = 0.15
+"""What the analysis and the report need after the last phase."""
 _BUSY = 0.7
 """Of the wall time: a process that computes this much does not idle between its steps."""
 _STEADY_LEAST = 30
@@ -212,8 +214,11 @@ class _Collection:
         run = self._own_loop if self.request.train_step is not None else self._fit
         with self._phase("the job as it is"):
             try:
-                worker.run(run, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now)
+                worker.run(
+                    run, until=self.deadline.end - _RESERVE_S, grace_s=self._grace(), stop=self._stop_now
+                )
             except EndOfRun:
+                # From where the caller's workers and iterators are still held: see Worker.run.
                 self.recorder.cut = self.recorder.cut or "the budget ended"
             except (TfdiagError, Abandoned, KeyboardInterrupt, SystemExit):
                 raise
@@ -278,7 +283,7 @@ class _Collection:
         validated = any(run.complete for run in recorder.validations)
         share = 0.0 if validated else 0.25 * max(0.0, self.deadline.left())
         recorder.test_stop_at = now + share
-        if now >= self.deadline.end:
+        if now >= self.deadline.end - _RESERVE_S:
             raise EndOfRun
 
     def _enough(self, recorder: Recorder, now: float) -> bool:
@@ -426,14 +431,16 @@ class _Collection:
 
     def _guarded(self, worker: Worker, work: Callable[[], Any], what: str) -> Any:
         """Run a later phase; its failure is a gap in the report, not the end of it."""
-        if self.deadline.left() <= 0:
+        if self.deadline.left() <= 2 * _RESERVE_S:
             raise Abandoned
         failures = (
             tensorflow.tensorflow().errors.OpError, ValueError, TypeError, RuntimeError,
             AttributeError, NotImplementedError, LookupError, OSError, StopIteration,
         )  # fmt: skip
         try:
-            return worker.run(work, until=self.deadline.end, grace_s=self._grace(), stop=self._stop_now)
+            return worker.run(
+                work, until=self.deadline.end - _RESERVE_S, grace_s=self._grace(), stop=self._stop_now
+            )
         except failures as error:
             reason = Missing(f"{what} failed: {_root_cause(error)}")
             return (reason, None) if what == "reading the input" else reason

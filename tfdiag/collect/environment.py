@@ -18,7 +18,8 @@ def read_environment(model: object) -> Environment:
     return Environment(
         tfdiag=__version__,
         python=platform.python_version(),
-        platform=platform.platform(),
+        # Not `platform.platform()`: a kernel's release names the machine more than it explains a step.
+        platform=f"{platform.system()} {platform.machine()}",
         tensorflow=tensorflow.version(),
         keras=keras.version(model),
         cores=host.cores(),

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tfdiag.compat import keras
-from tfdiag.compat.tensorflow import Canceller
 
 __all__ = ["Abandoned", "Worker"]
 
@@ -62,12 +61,10 @@ class Worker:
         done = threading.Event()
         result: list[_T] = []
         failure: list[BaseException] = []
-        canceller = Canceller()
 
         def work() -> None:
             try:
-                with canceller:
-                    result.append(function())
+                result.append(function())
             except BaseException as error:  # noqa: BLE001  # carried to the caller's thread, whatever it is
                 failure.append(error)
             finally:
@@ -77,19 +74,22 @@ class Worker:
         try:
             if not done.wait(max(0.0, until - self._clock())):
                 stop()
-                canceller.cancel()
                 if not done.wait(max(0.05, grace_s)):
                     raise Abandoned  # noqa: TRY301  # handled like Ctrl-C, just below
         except BaseException:
             if not done.is_set():
                 # Ctrl-C, or time is up: the thread ends as soon as it comes back.
                 stop()
-                canceller.cancel()
                 if not done.wait(max(0.05, grace_s)):
                     self.abandoned = True
             raise
         if failure:
-            raise failure[0]
+            error = failure.pop()
+            try:
+                raise error
+            finally:
+                # The error holds this frame, and with it the whole of fit: let go of the circle.
+                del error
         return result[0]
 
     def close(self, on_return: Callable[[], None] | None = None) -> None:

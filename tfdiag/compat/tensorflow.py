@@ -2,10 +2,8 @@
 
 Private names and where they were seen, with what happens when they are gone:
 
-- `tensorflow.python.eager.cancellation` (2.16 to 2.21): a blocked step can't be cancelled then.
 - `context()._rng`, `context()._internal_operation_seed` (2.16 to 2.21): op seeds drawn during a
   diagnosis move the sequence on.
-- `_get_tpu_context` and friends are never needed.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from typing import Any
 from tfdiag.errors import TensorFlowMissingError
 
 __all__ = [
-    "Canceller",
     "device_list",
     "eager_random_state",
     "global_random_variable",
@@ -136,38 +133,6 @@ def components(variable: Any) -> list[Any]:
     if isinstance(values, tuple) and values and all(hasattr(v, "assign") for v in values):
         return list(values)
     return [variable]
-
-
-class Canceller:
-    """Cancels what a function waits for, where this TensorFlow allows it.
-
-    TensorFlow has one current manager for all threads, so it is taken away again as soon as it has
-    cancelled: what others run later must not be cancelled too.
-    """
-
-    def __init__(self) -> None:
-        self._context: Any = None
-        try:
-            door = importlib.import_module("tensorflow.python.eager.cancellation")
-            self._manager = door.CancellationManager()
-            self._context = door.CancellationManagerContext(self._manager)
-        except (ImportError, AttributeError):
-            self._context = None
-
-    def __enter__(self) -> None:
-        if self._context is not None:
-            self._context.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        context, self._context = self._context, None
-        if context is not None:
-            context.__exit__(None, None, None)
-
-    def cancel(self) -> None:
-        """End waits for input; an op that computes can't be interrupted."""
-        if self._context is not None:
-            self._manager.start_cancel()
-            self.__exit__()
 
 
 def eager_random_state() -> Any:

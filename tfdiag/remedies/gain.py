@@ -6,7 +6,7 @@ from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["gain_with_input_at", "gain_without", "speedup"]
+__all__ = ["computing_share", "gain_with_input_at", "gain_without", "speedup"]
 
 
 def speedup(analysis: Analysis, after_s: float, low_s: float, high_s: float, source: str) -> Maybe:
@@ -36,11 +36,13 @@ def gain_without(
     return speedup(analysis, mean - seconds, mean - at_most * seconds, mean - at_least * seconds, source)
 
 
-def gain_with_input_at(analysis: Analysis, input_s: float, spread: float, source: str) -> Maybe:
+def gain_with_input_at(
+    analysis: Analysis, input_s: float, spread: float, source: str, *, best_s: float | None = None
+) -> Maybe:
     """Give the speed-up when the input needs `input_s` a batch and works ahead of the step.
 
     The step then takes whatever is longer, and no less than the processor time of both on the cores.
-    `spread` is how much slower the input may turn out, as a factor.
+    `spread` is how much slower the input may turn out, as a factor, `best_s` how fast at best.
     """
     if isinstance(analysis.step, Missing):
         return analysis.step
@@ -54,4 +56,12 @@ def gain_with_input_at(analysis: Analysis, input_s: float, spread: float, source
         floor = max(rest, busy / usable_cores(analysis.measurements))
     after = min(max(floor, input_s), analysis.step.mean_s)
     slow = min(max(floor, input_s * spread), analysis.step.mean_s)
-    return speedup(analysis, after, max(rest, input_s * 0.9), slow, source)
+    return speedup(analysis, after, max(rest, input_s * 0.9 if best_s is None else best_s), slow, source)
+
+
+def computing_share(analysis: Analysis) -> float:
+    """Give the part of the input's own time in which it computes, the rest being waits."""
+    alone = analysis.input_alone
+    if isinstance(alone, Missing) or alone.batch.value <= 0:
+        return 0.5
+    return min(1.0, alone.cpu_per_batch_s / alone.batch.value)

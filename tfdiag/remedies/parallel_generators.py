@@ -6,7 +6,7 @@ from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.model.quantity import Maybe, Missing
 from tfdiag.model.report import Suggestion
-from tfdiag.remedies.gain import gain_with_input_at
+from tfdiag.remedies.gain import computing_share, gain_with_input_at
 
 __all__ = ["predict", "suggest"]
 
@@ -27,9 +27,15 @@ def predict(analysis: Analysis) -> Maybe:
     per_batch = _seconds_per_batch(analysis)
     if isinstance(per_batch, Missing):
         return per_batch
-    # A generator that holds the interpreter's lock gains nothing from threads, one that waits does.
+    # A generator that computes holds the interpreter's lock, one that waits does not.
+    locked = computing_share(analysis)
+    expected = per_batch * (locked + (1 - locked) / cores)
     return gain_with_input_at(
-        analysis, per_batch / cores, cores, f"the generator's time spread over {cores:g} sources"
+        analysis,
+        expected,
+        max(1.0, per_batch / expected),
+        f"the generator's time spread over {cores:g} sources, but for the {locked:.0%} in which it computes",
+        best_s=per_batch / cores,
     )
 
 

@@ -7,7 +7,7 @@ from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 from tfdiag.model.quantity import Maybe, Missing
 from tfdiag.model.report import Suggestion
-from tfdiag.remedies.gain import gain_with_input_at
+from tfdiag.remedies.gain import computing_share, gain_with_input_at
 from tfdiag.remedies.pipeline_code import diff, written
 
 __all__ = ["predict", "suggest"]
@@ -20,15 +20,18 @@ def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe
     cores = usable_cores(analysis.measurements)
     others = max((s.per_batch_s / s.parallelism for s in model.stages if s is not stage), default=0.0)
     parallel = max(stage.per_batch_s / cores, others)
-    python = _calls_python(model, stage)
-    # A Python function holds the interpreter's lock while it works: then no thread helps it.
-    spread = cores if python else 1.3
+    if not _calls_python(model, stage):
+        return gain_with_input_at(analysis, parallel, 1.3, f"the stage's time spread over {cores:g} cores")
+    # Threads help a Python function while it waits; while it computes it mostly holds the lock.
+    locked = computing_share(analysis)
+    expected = max(stage.per_batch_s * (locked + (1 - locked) / cores), others)
     return gain_with_input_at(
         analysis,
-        parallel,
-        spread,
-        f"the stage's time spread over {cores:g} cores"
-        + (", unless the interpreter's lock serialises its Python function" if python else ""),
+        expected,
+        max(1.0, stage.per_batch_s / expected),
+        f"the stage's time spread over {cores:g} cores, but for the {locked:.0%} in which its Python "
+        "function computes and holds the interpreter's lock",
+        best_s=parallel,
     )
 
 
