@@ -29,9 +29,9 @@ SLOW_INPUTS: dict[str, Callable[[], Any]] = {
             tf.TensorSpec((None, 1), tf.float32),
         ),
     ),
-    "PyDataset": jobs.SlowBatches,
+    "PyDataset": lambda: jobs.SlowBatches(200),
     "endless PyDataset": lambda: jobs.SlowBatches(None),
-    "PyDataset with workers": lambda: jobs.SlowBatches(workers=2, max_queue_size=4),
+    "PyDataset with workers": lambda: jobs.SlowBatches(None, workers=2, max_queue_size=4),
 }
 
 
