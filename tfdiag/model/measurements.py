@@ -26,6 +26,7 @@ __all__ = [
     "Replay",
     "Stage",
     "StageParameter",
+    "Traced",
     "ValidationRun",
 ]
 
@@ -167,6 +168,15 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
+class Traced:
+    """Some calls under TensorFlow's profiler, which slows them down a little."""
+
+    busy_s: float
+    """Time in which the step's own ops ran, in all of the calls together."""
+    call_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """One batch, kept on the device, through the same train function again and again."""
 
@@ -184,6 +194,7 @@ class Replay:
     """The step compiled to a graph, where the job runs it eagerly."""
     graph_missing: str = ""
     steps_per_call: int = 1
+    traced: Traced | Missing = Missing("no call was traced")
 
 
 @dataclass(frozen=True, slots=True)
