@@ -63,6 +63,8 @@ _BUSY = 0.7
 """Of the wall time: a process that computes this much does not idle between its steps."""
 _STEADY_LEAST = 30
 _GOOD_ENOUGH = 0.02
+_STATISTICS_EVERY_S = 0.4
+"""They take milliseconds, which the job would have to wait for."""
 _EPOCHS_LEAST = 3
 _MANY_EPOCHS = 1_000_000
 
@@ -102,6 +104,7 @@ class _Collection:
         self.run_epoch_steps: float | None = None
         self.live_soft_end = math.inf
         self.live_hard_end = math.inf
+        self.next_statistics = -math.inf
         self.element_spec: Any = None
         self.folder = folder
         self.tracer = Tracer(folder)
@@ -294,6 +297,9 @@ class _Collection:
             return True
         if now >= self.live_hard_end:
             return True
+        if now < self.next_statistics and now < self.live_soft_end:
+            return False
+        self.next_statistics = now + _STATISTICS_EVERY_S
         periods = recorder.periods()
         if now >= self.live_soft_end:
             # Past the soft end only a run with hardly any steps goes on.

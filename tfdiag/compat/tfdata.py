@@ -117,7 +117,8 @@ class ModelReader:
                 self.missing = f"this iterator has no model: {error}"
             except tensorflow().errors.OpError as error:
                 text = str(error.message).splitlines()[0] if error.message else type(error).__name__
-                self.missing = f"tf.data keeps no model of this pipeline ({text})"
+                why = "its autotuning is off" if "analytical model" in text else text
+                self.missing = f"tf.data keeps no model of this pipeline: {why}"
                 # It will not come later, and each question writes a warning to the caller's stderr.
                 self.gone = True
         return None

@@ -154,6 +154,8 @@ class Live:
     """Wait for input inside the call; `nan` where the runtime did not tell."""
     traced: tuple[int, ...] = ()
     """Indices of the calls in which the step function was traced."""
+    held: tuple[int, ...] = ()
+    """Indices of the calls after which the recorder itself held up the loop, to look at what it has."""
     steps_per_call: int = 1
     wait_missing: str = ""
     """Why waits are not known, empty where they are."""
