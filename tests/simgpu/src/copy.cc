@@ -23,7 +23,7 @@ int64_t own_thread() {
 
 Event begin(Kind kind, int device, SP_Stream stream, const char* name, uint64_t bytes) {
   Event e;
-  e.kind = kind, e.device = device, e.stream = stream ? stream->id : -1, e.name = name, e.note = annotate();
+  e.kind = kind, e.device = e.peer = device, e.stream = stream ? stream->id : -1, e.name = name, e.note = annotate();
   e.api0 = now_ns(), e.bytes = bytes, e.correlation = next_correlation(), e.tid = own_thread();
   e.async = stream != nullptr;
   return e;
@@ -64,6 +64,7 @@ void copy(Kind kind, int device, SP_Stream stream, void* to, const void* from, u
   const void* host = kind == kH2D ? from : kind == kD2H ? to : nullptr;
   Event e = begin(kind, device, stream, names[kind], size);
   e.pinned = host && is_pinned(host);
+  e.peer = kind == kD2D ? device_of(to) : device;
   double ns = copy_ns(kind, size, e.pinned);
   to = backing(to), from = backing(from);
   auto body = [to, from, size] { memcpy(to, from, size); };

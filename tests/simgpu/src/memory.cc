@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -28,6 +29,13 @@ std::atomic<int64_t>& used_bytes(const SP_Device* device) {
   return own_activity().devices[physical_device(device->ordinal)].used_bytes;
 }
 
+// Which GPU a piece of the arena belongs to, by its offset.
+std::mutex g_owners_mutex;
+std::map<uint64_t, int>& owners() {
+  static auto& map = *new std::map<uint64_t, int>;
+  return map;
+}
+
 int64_t total_bytes() { return (int64_t)(config().mem_mb * 1048576); }
 
 // Addresses are never used again: there are 256 GB of them, and a stale pointer shows itself.
@@ -44,6 +52,10 @@ void allocate(const SP_Device* device, uint64_t size, int64_t, SP_DeviceMemoryBa
   char* behind = p + kHalf;
   if (mprotect(behind, span, PROT_READ | PROT_WRITE)) return;
   used += size;
+  {
+    std::lock_guard<std::mutex> lock(g_owners_mutex);
+    owners()[at] = device->ordinal;
+  }
   memory->opaque = config().guard ? p : behind;
   memory->size = size;
 }
@@ -93,6 +105,12 @@ TF_Bool memory_usage(const SP_Device* device, int64_t* free_bytes, int64_t* tota
 void* backing(const void* p) {
   char *q = static_cast<char*>(const_cast<void*>(p)), *base = arena();
   return q >= base && q < base + kHalf ? q + kHalf : q;
+}
+
+int device_of(const void* p) {
+  std::lock_guard<std::mutex> lock(g_owners_mutex);
+  auto it = owners().upper_bound(((char*)p - arena()) & (kHalf - 1));
+  return it == owners().begin() ? -1 : std::prev(it)->second;
 }
 
 bool is_pinned(const void* p) {

@@ -22,6 +22,7 @@ int physical_device(int ordinal);  // the machine's number of a GPU that this pr
 void spin_ns(int64_t ns);          // keeps the calling thread busy
 void hold_until(int64_t t);        // returns at time t; sleeps most of the way where that is long
 bool is_pinned(const void* p);     // page-locked host memory?
+int device_of(const void* p);      // the GPU that a device pointer belongs to
 void drain_all_streams();          // returns when all queued work is done
 
 // From tensorflow_cxx.cc: what only TensorFlow's C++ side knows.

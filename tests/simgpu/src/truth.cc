@@ -33,19 +33,20 @@ class Log {
     if (path && *path) file_ = fopen(path, "w");
     if (!file_) return;
     setvbuf(file_, nullptr, _IOFBF, 1 << 18);
-    fputs("kind,device,stream,name,op,api0,api1,t0,t1,bytes,correlation,tid,pinned,async,overrun\n", file_);
+    fputs("kind,device,stream,name,op,api0,api1,t0,t1,bytes,correlation,tid,pinned,async,overrun,peer\n", file_);
     fflush(file_);
   }
   void write(const Event& e) {
     static const char* kinds[kKinds] = {"kernel", "h2d", "d2h", "d2d", "memset"};
     if (!file_) return;
-    fprintf(file_, "%s,%d,%d,%s,\"%s\",%ld,%ld,%ld,%ld,%lu,%lu,%ld,%d,%d,%d\n", kinds[e.kind], e.device, e.stream,
+    fprintf(file_, "%s,%d,%d,%s,\"%s\",%ld,%ld,%ld,%ld,%lu,%lu,%ld,%d,%d,%d,%d\n", kinds[e.kind], e.device, e.stream,
             e.name.c_str(), e.op.c_str(), e.api0, e.api1, e.t0, e.t1, e.bytes, e.correlation, e.tid, e.pinned, e.async,
-            e.overrun);
+            e.overrun, e.peer);
     if (e.t1 - flushed_ > 200000000) flush(e.t1);
   }
   void mark(const char* name, int64_t now) {
-    if (file_) fprintf(file_, "mark,0,-1,\"%s\",,%ld,%ld,%ld,%ld,0,0,0,0,0,0\n", name, now, now, now, now), flush(now);
+    if (file_)
+      fprintf(file_, "mark,0,-1,\"%s\",,%ld,%ld,%ld,%ld,0,0,0,0,0,0,0\n", name, now, now, now, now), flush(now);
   }
   void flush(int64_t now) {
     if (file_) fflush(file_);
@@ -88,7 +89,10 @@ void tell_nvml(const Event& e) {
   if (e.kind == kKernel) add_kernel(d, e.t0, e.t1, std::min<int64_t>(e.t1 - e.t0, e.bytes / config().mem_gbps));
   if (e.kind == kH2D) add_copy(d, kToDevice, e.t0, e.t1, e.bytes);
   if (e.kind == kD2H) add_copy(d, kFromDevice, e.t0, e.t1, e.bytes);
-  if (e.kind == kD2D) add_copy(d, kBetween, e.t0, e.t1, e.bytes);
+  if (e.kind == kD2D && e.peer != e.device) {
+    add_copy(d, kBetween, e.t0, e.t1, e.bytes);
+    add_copy(own_activity().devices[physical_device(e.peer)], kBetween, e.t0, e.t1, e.bytes);
+  }
 }
 
 }  // namespace

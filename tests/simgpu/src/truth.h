@@ -12,6 +12,7 @@ enum Kind { kKernel, kH2D, kD2H, kD2D, kMemset, kKinds };
 struct Event {
   Kind kind = kKernel;
   int device = 0;              // as this process numbers it
+  int peer = 0;                // of a copy between GPUs: the one that receives
   int stream = -1;             // -1: a synchronous copy, on no stream
   std::string name;            // of the kernel or copy
   std::string op;              // "node:Type" of the TensorFlow op, where there is one
