@@ -88,19 +88,20 @@ def _plain(value: Any) -> Any:
 def main(request: Path, response: Path) -> None:
     """Run the function that the request describes and write its result, or how it failed, to the response."""
     asked = json.loads(request.read_text())
-    sys.path[0] = asked["root"]  # not the folder of this file, whose modules would hide others
+    sys.path[:1] = asked["paths"]  # not the folder of this file, whose modules would hide others
     try:
         tree = ast.parse(asked["source"], asked["file"])
         ast.increment_lineno(tree, asked["line"] - 1)  # so that tracebacks and debuggers find the test
         names: dict[str, Any] = {"__name__": "__scenario__", "__file__": asked["file"]}
         exec(compile(tree, asked["file"], "exec"), names)
         probe = Probe()
-        answer = {"result": names[asked["name"]](probe, *asked["arguments"])}
+        result = names[asked["name"]](probe, *asked["arguments"])
+        answer = json.dumps({"result": result}, default=_plain)
         if probe._library is not None:
             probe.flush()
     except BaseException:
-        answer = {"error": traceback.format_exc()}
-    response.write_text(json.dumps(answer, default=_plain))
+        answer = json.dumps({"error": traceback.format_exc()})
+    response.write_text(answer)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ loaded: one scenario is one process.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
+import dis
 import inspect
 import json
 import os
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import textwrap
 import time
+import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,8 @@ from typing import Any
 from .build import Built
 from .truth import Truth
 
-ROOT = Path(__file__).parents[2]
+#: What a scenario can import: the library under test, and this folder as `simgpu`.
+PATHS = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
 CHILD = Path(__file__).parent / "child.py"
 
 #: Every knob of config.h, without the prefix SIMGPU_; `growth` makes TensorFlow's allocator grow as needed, and `state`
@@ -101,7 +105,7 @@ class Simgpu:
         """Run `function(probe, *arguments)`; `nvml` is the name of a fault, or the knobs of the NVML library."""
         folder = Path(tempfile.mkdtemp(dir=self.folder, prefix=f"{function.__name__.strip('_<>')}-"))
         request, response = folder / "request.json", folder / "response.json"
-        request.write_text(json.dumps(_describe(function) | {"arguments": arguments, "root": str(ROOT)}))
+        request.write_text(json.dumps(_describe(function) | {"arguments": arguments, "paths": PATHS}))
         environment = self.environment(folder, preset=preset, knobs=knobs, nvml=nvml) | dict(env or {})
         start = time.monotonic()
         try:
@@ -155,10 +159,18 @@ class Simgpu:
         }
 
 
+def _globals(code: types.CodeType) -> set[str]:
+    """Names that a function, and those within it, look up outside."""
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _globals(constant)
+    return found - set(dir(builtins))
+
+
 def _describe(function: Callable[..., Any]) -> dict[str, Any]:
     """The source of a function, once it is sure that it runs on its own."""
-    outside = inspect.getclosurevars(function)
-    free = sorted({*outside.nonlocals, *outside.globals})
+    free = sorted(_globals(function.__code__).union(function.__code__.co_freevars))
     if free:
         raise ValueError(
             f"{function.__name__} runs in another process and cannot see {', '.join(free)}: import it inside the "

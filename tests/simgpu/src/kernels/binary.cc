@@ -112,7 +112,7 @@ struct LeakyReluGrad {
 
 template <class... T>
 void reg_arithmetic() {
-  reg_binary<Add_, T...>(), reg_binary<AddV2_, T...>(), reg_binary<Sub_, T...>(), reg_binary<Mul_, T...>();
+  reg_binary<AddV2_, T...>(), reg_binary<Sub_, T...>(), reg_binary<Mul_, T...>();
   reg_binary<Maximum_, T...>(), reg_binary<Minimum_, T...>();
   reg_comparison<Less_, T...>(), reg_comparison<LessEqual_, T...>();
   reg_comparison<Greater_, T...>(), reg_comparison<GreaterEqual_, T...>();
@@ -135,6 +135,7 @@ void reg_real() {
 
 void register_binary() {
   reg_arithmetic<FLOATS, int64_t, SMALL_INTS>();
+  reg_binary<Add_, FLOATS, int64_t>();
   reg_real<FLOATS>();
   reg_comparison<Equal_, bool>(), reg_comparison<NotEqual_, bool>();
   reg_binary<Pow_, int64_t>(), reg_binary<SquaredDifference_, int64_t>(), reg_binary<Div_, int64_t>();

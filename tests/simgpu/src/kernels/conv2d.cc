@@ -84,7 +84,8 @@ struct DepthwiseFilterGrad : Depthwise {
 }  // namespace
 
 void register_convolutions() {
-  reg_floats<Conv<2, false>>("Conv2D"), reg_floats<Conv<2, true>>("_FusedConv2D");
+  reg_floats<Conv<2, false>>("Conv2D"), reg<Conv<2, true>>("_FusedConv2D", {{"T", TF_FLOAT}});
+  reg<ViaFloat<Conv<2, true>>>("_FusedConv2D", {{"T", TF_HALF}});
   reg_floats<ConvInputGrad<2>>("Conv2DBackpropInput", {"input_sizes"});
   reg_floats<ConvFilterGrad<2>>("Conv2DBackpropFilter", {"filter_sizes"});
   reg_floats<DepthwiseConv>("DepthwiseConv2dNative");

@@ -268,7 +268,8 @@ void register_random() {
     for_types<int32_t, int64_t, uint32_t, uint64_t>([shape](auto t) {
       typedef decltype(t) T;
       Types types = {{"dtype", TypeOf<T>::value}, {"Tshape", shape}};
-      reg<StatelessInteger<T, false>>("StatelessRandomUniformIntV2", types, {"shape", "alg", "minval", "maxval"});
+      if constexpr (std::is_signed<T>::value)
+        reg<StatelessInteger<T, false>>("StatelessRandomUniformIntV2", types, {"shape", "alg", "minval", "maxval"});
       reg<StatelessInteger<T, true>>("StatelessRandomUniformFullIntV2", types, {"shape", "alg"});
     });
     for_types<int32_t, int64_t>([shape](auto t) {

@@ -78,7 +78,7 @@ std::string annotation() { return tsl::profiler::AnnotationStack::Get(); }
 void annotations(bool on) { tsl::profiler::AnnotationStack::Enable(on); }
 
 void register_variables() {
-  for_types<float, double, half, bf16, int64_t, int32_t, uint32_t, uint64_t, uint8_t>([](auto t) {
+  for_types<float, double, half, bf16, int64_t, uint32_t, uint64_t, uint8_t>([](auto t) {
     typedef decltype(t) T;
     Types types = {{"dtype", TypeOf<T>::value}};
     reg_raw("AssignAddVariableOp", update<T, true>, types, "resource");
