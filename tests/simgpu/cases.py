@@ -840,6 +840,38 @@ def _bitcast(m: Maker) -> Iterator[Case]:
     yield Case([m.array((3, 2), np.int32)], {"type": np.int64})
 
 
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+
+def _lists(m: Maker) -> Iterator[Case]:
+    """Lists of tensors: sums, sums with elements that were never written, zeros."""
+    for dtype in ("float32", "float64", "float16", "int64", "int32"):
+        a, b = m.array((3, 2), dtype), m.array((3, 2), dtype)
+        zeros = m.types.get("_op") == "ZerosLike"
+
+        def custom(a: np.ndarray = a, b: np.ndarray = b, zeros: bool = zeros) -> Any:
+            import tensorflow as tf
+
+            shape = tf.constant([2], tf.int32)
+            lists = [tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=shape) for x in (a, b)]
+            result = tf.raw_ops.ZerosLike(x=lists[0]) if zeros else tf.raw_ops.AddN(inputs=lists)
+            stacked = tf.raw_ops.TensorListStack(input_handle=result, element_shape=shape, element_dtype=a.dtype)
+            return stacked.numpy()
+
+        yield Case([], custom=custom)
+
+
+def _or_lists(plain: Builder) -> Builder:
+    def build(m: Maker) -> Iterator[Case]:
+        return _lists(m) if m.types["T"] == np.dtype(object) else plain(m)
+
+    return build
+
+
+for _op in ("AddN", "ZerosLike"):
+    BUILDERS[_op] = _or_lists(BUILDERS[_op])
+
+
 # ---- the comparison --------------------------------------------------------------------------------------------------
 
 #: Relative to the largest value, by the type of the result. Short floats: the CPU rounds between steps.
@@ -859,7 +891,7 @@ def compare(kernels: list[tuple[str, dict[str, int]]]) -> dict[str, dict[str, An
         if op not in BUILDERS:
             entry["failures"].append("no builder")
             continue
-        dtypes: dict[str, Any] = {a: np.dtype(tf.as_dtype(t).as_numpy_dtype) for a, t in types.items()}
+        dtypes: dict[str, Any] = {a: _numpy_type(tf.as_dtype(t)) for a, t in types.items()}
         label = ",".join(f"{a}={d.name}" for a, d in dtypes.items())
         maker = Maker(dtypes | {"_op": op}, number)
         for case in BUILDERS[op](maker):
@@ -868,6 +900,10 @@ def compare(kernels: list[tuple[str, dict[str, int]]]) -> dict[str, dict[str, An
             if problem:
                 entry["failures"].append(f"{label}: {problem}")
     return dict(report)
+
+
+def _numpy_type(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(object if dtype.name == "variant" else dtype.as_numpy_dtype)
 
 
 def _difference(op: str, case: Case, types: dict[str, Any]) -> str | None:

@@ -19,6 +19,17 @@ void note_kernel(const char* op, const Types& types) {
   list += "\n";
 }
 
+void reg_raw(const char* op, void (*compute)(void*, TF_OpKernelContext*), const Types& types, const char* host_memory) {
+  TF_Status* status = TF_NewStatus();
+  TF_KernelBuilder* builder = TF_NewKernelBuilder(op, "GPU", nullptr, compute, nullptr);
+  for (auto& t : types) TF_KernelBuilder_TypeConstraint(builder, t.first, t.second, status);
+  if (host_memory) TF_KernelBuilder_HostMemory(builder, host_memory);
+  TF_RegisterKernelBuilder(op, builder, status);
+  if (TF_GetCode(status) != TF_OK) fprintf(stderr, "simgpu: %s: %s\n", op, TF_Message(status));
+  TF_DeleteStatus(status);
+  note_kernel(op, types);
+}
+
 std::string text(const Dims& d) {
   std::string s = "[";
   for (auto x : d) s += (s.size() > 1 ? "," : "") + std::to_string(x);
@@ -217,6 +228,7 @@ extern "C" __attribute__((visibility("default"))) void TF_InitKernel() {
   register_images();
   register_scans();
   register_variables();
+  register_lists();
 }
 
 // Lines "Op attribute=type attribute=type". Returns the length; call again with a larger buffer where that is not less

@@ -154,6 +154,10 @@ void reg(const char* op, const Types& types, const Names& host_memory = {}) {
   note_kernel(op, types);
 }
 
+// Registers a plain function, for kernels that work on TensorFlow's C++ classes.
+void reg_raw(const char* op, void (*compute)(void*, TF_OpKernelContext*), const Types& types,
+             const char* host_memory = nullptr);
+
 // The name under which a kernel appears in traces and in the log.
 #define KERNEL_NAME(x) \
   static const char* name() { return x; }
@@ -184,5 +188,6 @@ void register_losses();
 void register_images();
 void register_scans();
 void register_variables();
+void register_lists();
 
 }  // namespace simgpu

@@ -59,18 +59,6 @@ void bitcast(void*, TF_OpKernelContext* c) {
   context->set_output(0, out);
 }
 
-void reg_raw(const char* op, void (*compute)(void*, TF_OpKernelContext*), const Types& types,
-             const char* host_memory = nullptr) {
-  TF_Status* status = TF_NewStatus();
-  TF_KernelBuilder* builder = TF_NewKernelBuilder(op, "GPU", nullptr, compute, nullptr);
-  for (auto& t : types) TF_KernelBuilder_TypeConstraint(builder, t.first, t.second, status);
-  if (host_memory) TF_KernelBuilder_HostMemory(builder, host_memory);
-  TF_RegisterKernelBuilder(op, builder, status);
-  if (TF_GetCode(status) != TF_OK) fprintf(stderr, "simgpu: %s: %s\n", op, TF_Message(status));
-  TF_DeleteStatus(status);
-  note_kernel(op, types);
-}
-
 }  // namespace
 
 int64_t thread_id() { return tsl::Env::Default()->GetCurrentThreadId(); }
