@@ -64,13 +64,12 @@ def dense(keras: Any, layers: Any) -> Any:
     names = (
         "relu relu6 elu selu gelu tanh sigmoid softplus softsign swish hard_sigmoid hard_swish leaky_relu mish "
         "exponential log_softmax softmax celu hard_tanh hard_shrink soft_shrink squareplus tanh_shrink "
-        "log_sigmoid sparse_plus silu linear sparsemax sparse_sigmoid"
+        "log_sigmoid sparse_plus silu linear sparse_sigmoid"
     ).split()
     x = inputs = keras.Input((8,))
     for name in names:
         x = layers.Dense(8, name=f"dense_{name}")(x)
         x = layers.Activation(name, name=name)(x)
-    x = layers.Activation("glu")(layers.Dense(16)(x))
     x = layers.Dense(8, kernel_regularizer="l1l2", kernel_constraint="max_norm")(x)
     x = layers.PReLU()(x)
     x = layers.LeakyReLU()(x)
