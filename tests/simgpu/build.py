@@ -30,9 +30,15 @@ NVML = "libnvidia-ml.so.1"
 FRAMEWORK = "libtensorflow_framework.so.2"
 
 #: The C++ ABI and alignment must be those of the wheel: some kernels use TensorFlow's C++ classes.
-FLAGS = (
-    "-std=c++17 -fPIC -fvisibility=hidden -Wall -Wextra -D_GLIBCXX_USE_CXX11_ABI=1 -DEIGEN_MAX_ALIGN_BYTES=64"
-).split()
+FLAGS = [
+    "-std=c++17",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-D_GLIBCXX_USE_CXX11_ABI=1",
+    "-DEIGEN_MAX_ALIGN_BYTES=64",
+]
 #: Time matters where the arithmetic is; elsewhere a quick build does.
 FAST = ("matmul.cc", "conv2d.cc", "conv3d.cc")
 KEPT_BUILDS, KEPT_OBJECTS = 4, 200

@@ -47,7 +47,7 @@ class Maker:
         """Evenly spread numbers; integers from 0 where the type has no sign."""
         dtype = np.dtype(self.types.get("T", np.float32) if dtype is None else dtype)
         shape = tuple(shape)
-        if dtype == bool:
+        if dtype.kind == "b":
             return self.random.integers(0, 2, shape).astype(bool)
         if dtype.kind == "u":
             low, high = max(low, 0), max(high, 1)
@@ -79,8 +79,8 @@ def builds(*ops: str) -> Callable[[Builder], Builder]:
 
 _DOMAINS = {
     (-2.0, 2.0): (
-        "Neg Abs Sign Square OnesLike Exp Expm1 Sigmoid Tanh Sin Cos Tan Atan Sinh Cosh Asinh Floor Ceil Round Rint Erf "
-        "Erfc Relu Elu Selu Softplus Softsign Invert ZerosLike LogicalNot IsFinite IsInf IsNan"
+        "Neg Abs Sign Square OnesLike Exp Expm1 Sigmoid Tanh Sin Cos Tan Atan Sinh Cosh Asinh Floor Ceil Round Rint "
+        "Erf Erfc Relu Elu Selu Softplus Softsign Invert ZerosLike LogicalNot IsFinite IsInf IsNan"
     ),
     (0.1, 3.0): "Sqrt Rsqrt Log Log1p Reciprocal Inv Lgamma Digamma",
     (1.1, 3.0): "Acosh",
@@ -113,20 +113,48 @@ def _binary(a: tuple[float, float], b: tuple[float, float], shapes: Any = _BROAD
     return build
 
 
-for _op in (
-    "Add AddV2 Sub Mul Maximum Minimum SquaredDifference Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd "
-    "LogicalOr BitwiseAnd BitwiseOr BitwiseXor MulNoNan DivNoNan"
-).split():
+for _op in [
+    "Add",
+    "AddV2",
+    "Sub",
+    "Mul",
+    "Maximum",
+    "Minimum",
+    "SquaredDifference",
+    "Equal",
+    "NotEqual",
+    "Less",
+    "LessEqual",
+    "Greater",
+    "GreaterEqual",
+    "LogicalAnd",
+    "LogicalOr",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
+    "MulNoNan",
+    "DivNoNan",
+]:
     BUILDERS[_op] = _binary((-3, 3), (-3, 3))
-for _op in "RealDiv Div FloorDiv FloorMod TruncateDiv Atan2 Xdivy Xlogy Xlog1py".split():
+for _op in ["RealDiv", "Div", "FloorDiv", "FloorMod", "TruncateDiv", "Atan2", "Xdivy", "Xlogy", "Xlog1py"]:
     BUILDERS[_op] = _binary((-9, 9), (1, 4))
 BUILDERS["Pow"] = _binary((1, 3), (0, 3))
 BUILDERS["LeftShift"] = BUILDERS["RightShift"] = _binary((0, 7), (0, 3))
 _SAME = (((3, 4), (3, 4)), ((2, 3, 2), (2, 3, 2)))
-for _op in (
-    "SigmoidGrad TanhGrad ReluGrad Relu6Grad EluGrad SeluGrad SoftplusGrad SoftsignGrad RsqrtGrad SqrtGrad "
-    "ReciprocalGrad InvGrad"
-).split():
+for _op in [
+    "SigmoidGrad",
+    "TanhGrad",
+    "ReluGrad",
+    "Relu6Grad",
+    "EluGrad",
+    "SeluGrad",
+    "SoftplusGrad",
+    "SoftsignGrad",
+    "RsqrtGrad",
+    "SqrtGrad",
+    "ReciprocalGrad",
+    "InvGrad",
+]:
     BUILDERS[_op] = _binary((0.2, 0.9), (0.1, 0.9), _SAME)
 
 
@@ -158,7 +186,12 @@ def _cast(m: Maker) -> Iterator[Case]:
 @builds("Sum", "Mean", "Prod", "Max", "Min", "All", "Any", "EuclideanNorm")
 def _reduce(m: Maker) -> Iterator[Case]:
     dtype = m.types.get("T", np.dtype(bool))
-    for shape, axes, keep in (((3, 4), [1], False), ((2, 3, 4), [0, -1], True), ((5,), [0], False), ((2, 3), [], False)):
+    for shape, axes, keep in (
+        ((3, 4), [1], False),
+        ((2, 3, 4), [0, -1], True),
+        ((5,), [0], False),
+        ((2, 3), [], False),
+    ):
         yield Case([m.array(shape, dtype), m.index(axes, "Tidx")], {"keep_dims": keep})
 
 
@@ -194,6 +227,7 @@ def _in_top_k(m: Maker) -> Iterator[Case]:
 def _qr(m: Maker) -> Iterator[Case]:
     for shape, full in (((5, 3), False), ((4, 4), True), ((2, 3, 5), False)):
         x = m.array(shape)
+
         # The signs of the columns are free: compare the product and the triangle's absolute values.
         def custom(x: np.ndarray = x, full: bool = full) -> Any:
             import tensorflow as tf
@@ -583,7 +617,7 @@ def _layouts(
         return x[list(to_first)] if x.ndim == 1 else np.ascontiguousarray(x.transpose(to_first))
 
     turned = {k: [v[i] for i in to_first] if k in spatial else v for k, v in attributes.items()}
-    if "explicit_paddings" in attributes and attributes["explicit_paddings"]:
+    if attributes.get("explicit_paddings"):
         pairs = np.array(attributes["explicit_paddings"]).reshape(-1, 2)[list(to_first)]
         turned["explicit_paddings"] = [int(v) for v in pairs.ravel()]
     case = Case([turn(x, image) for x, image in inputs], turned | {"data_format": first}, on_cpu=plain)
@@ -611,7 +645,9 @@ def _conv_out(image: tuple[int, ...], kernel: tuple[int, ...], a: dict[str, Any]
     for i in range(1, len(image) - 1):
         reach = (kernel[i - 1] - 1) * a.get("dilations", [1] * len(image))[i] + 1
         n = image[i] + pads[i]
-        shape.append(int(-(-image[i] // a["strides"][i]) if a["padding"] == "SAME" else (n - reach) // a["strides"][i] + 1))
+        shape.append(
+            int(-(-image[i] // a["strides"][i]) if a["padding"] == "SAME" else (n - reach) // a["strides"][i] + 1)
+        )
     return (*shape, channels)
 
 
@@ -664,7 +700,11 @@ def _pool(space: int, kind: str) -> Builder:
     def build(m: Maker) -> Iterator[Case]:
         image = (2, *(6, 7, 5)[:space], 3)
         for size, stride, padding in ((2, 2, "VALID"), (3, 2, "SAME"), (2, 1, "SAME")):
-            a: dict[str, Any] = {"ksize": [1, *[size] * space, 1], "strides": [1, *[stride] * space, 1], "padding": padding}
+            a: dict[str, Any] = {
+                "ksize": [1, *[size] * space, 1],
+                "strides": [1, *[stride] * space, 1],
+                "padding": padding,
+            }
             x = _without_ties(m, image)
             dy = m.array(_conv_out(image, (size,) * space, a, 3))
             if kind == "forward":
@@ -759,7 +799,9 @@ def _batch_norm_grad(m: Maker) -> Iterator[Case]:
             zero = np.zeros(0 if training else 2, np.float32)
             moments = (zero, zero) if training else (s[1], s[2])
             fields = {"epsilon": 1e-3, "data_format": "NHWC", "is_training": training}
-            forward = tf.raw_ops.FusedBatchNormV3(x=x, scale=s[0], offset=s[1], mean=moments[0], variance=moments[1], **fields)
+            forward = tf.raw_ops.FusedBatchNormV3(
+                x=x, scale=s[0], offset=s[1], mean=moments[0], variance=moments[1], **fields
+            )
             reserved = {f"reserve_space_{i + 1}": forward[3 + i] for i in range(3)}
             if not training:
                 reserved |= {"reserve_space_1": s[1], "reserve_space_2": s[2]}
@@ -870,6 +912,29 @@ def _or_lists(plain: Builder) -> Builder:
 
 for _op in ("AddN", "ZerosLike"):
     BUILDERS[_op] = _or_lists(BUILDERS[_op])
+
+
+@builds("TensorListFromTensor", "TensorListGetItem", "TensorListPopBack")
+def _masks(m: Maker) -> Iterator[Case]:
+    op, masks = m.types["_op"], m.array((3, 2), m["element_dtype"])
+
+    def custom() -> Any:
+        import tensorflow as tf
+
+        raw, shape, dtype = tf.raw_ops, tf.constant([2], tf.int32), masks.dtype
+        whole = raw.TensorListFromTensor(tensor=masks, element_shape=shape)
+        if op == "TensorListGetItem":
+            fields = {"index": tf.constant(1), "element_shape": shape, "element_dtype": dtype}
+            return raw.TensorListGetItem(input_handle=whole, **fields).numpy()
+        rest, last = raw.TensorListPopBack(input_handle=whole, element_shape=shape, element_dtype=dtype)
+        if op == "TensorListPopBack":
+            return last.numpy()
+        del rest
+        places = [tf.constant(i) for i in range(3)]
+        fields = {"element_shape": shape, "element_dtype": dtype}
+        return np.stack([raw.TensorListGetItem(input_handle=whole, index=i, **fields).numpy() for i in places])
+
+    yield Case([], custom=custom)
 
 
 # ---- the comparison --------------------------------------------------------------------------------------------------

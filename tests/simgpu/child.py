@@ -21,9 +21,20 @@ class _Counters(ctypes.Structure):
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
-        for name in (
-            "kernels h2d d2h d2d memsets h2d_bytes d2h_bytes d2d_bytes kernel_ns copy_ns overruns pageable_h2d"
-        ).split()
+        for name in [
+            "kernels",
+            "h2d",
+            "d2h",
+            "d2d",
+            "memsets",
+            "h2d_bytes",
+            "d2h_bytes",
+            "d2d_bytes",
+            "kernel_ns",
+            "copy_ns",
+            "overruns",
+            "pageable_h2d",
+        ]
     )
 
 

@@ -32,10 +32,26 @@ CHILD = Path(__file__).parent / "child.py"
 #: Every knob of config.h, without the prefix SIMGPU_; `growth` makes TensorFlow's allocator grow as needed, and `state`
 #: is the memory that processes share (of the run's own unless given).
 KNOBS = frozenset(
-    (
-        "count mem_mb h2d_gbps d2h_gbps d2d_gbps pageable_gbps stage_gbps copy_us launch_us kernel_us gflops mem_gbps "
-        "compute wait guard growth name state"
-    ).split()
+    [
+        "count",
+        "mem_mb",
+        "h2d_gbps",
+        "d2h_gbps",
+        "d2d_gbps",
+        "pageable_gbps",
+        "stage_gbps",
+        "copy_us",
+        "launch_us",
+        "kernel_us",
+        "gflops",
+        "mem_gbps",
+        "compute",
+        "wait",
+        "guard",
+        "growth",
+        "name",
+        "state",
+    ]
 )
 
 #: Machines to start from. Times are long against what two busy cores add: compare ratios, never absolute times.
@@ -122,7 +138,9 @@ class Simgpu:
             raise ScenarioError(f"{function.__name__} took more than {timeout} s") from error
         seconds = time.monotonic() - start
         if not response.exists():
-            raise ScenarioError(f"the process of {function.__name__} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+            raise ScenarioError(
+                f"the process of {function.__name__} ended with {done.returncode}:\n{done.stderr[-4000:]}"
+            )
         answer = json.loads(response.read_text())
         if "error" in answer:
             raise ScenarioError(f"{function.__name__} failed:\n{answer['error']}\n{done.stderr[-2000:]}")
@@ -143,9 +161,7 @@ class Simgpu:
         unknown = set(chosen) - KNOBS
         if unknown:
             raise ValueError(f"unknown knobs {sorted(unknown)}; there are {sorted(KNOBS)}")
-        inherited = {
-            k: v for k, v in os.environ.items() if not k.startswith("SIMGPU_") and k != "CUDA_VISIBLE_DEVICES"
-        }
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SIMGPU_") and k != "CUDA_VISIBLE_DEVICES"}
         if isinstance(nvml, str):
             nvml = {} if nvml == "as it should be" else FAULTS[nvml]
         libraries = self.built.nvml if nvml is not None else _broken_library(folder)

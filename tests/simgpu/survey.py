@@ -50,9 +50,6 @@ ON_THE_CPU_ANYWAY = frozenset(
 
 #: What falls back here and would not on a real GPU, and why that is left so.
 KNOWN = {
-    "TensorListFromTensor": "lists of masks: recurrent layers behind a mask step through them on the CPU",
-    "TensorListGetItem": "lists of masks",
-    "TensorListPopBack": "lists of masks",
     "AssignVariableOp": "Adafactor keeps an int32 variable, which TensorFlow places on the CPU",
     "VarHandleOp": "the same variable",
     "VarIsInitializedOp": "the same variable",
@@ -61,11 +58,36 @@ KNOWN = {
 
 def dense(keras: Any, layers: Any) -> Any:
     """A stack of dense layers, one for each activation."""
-    names = (
-        "relu relu6 elu selu gelu tanh sigmoid softplus softsign swish hard_sigmoid hard_swish leaky_relu mish "
-        "exponential log_softmax softmax celu hard_tanh hard_shrink soft_shrink squareplus tanh_shrink "
-        "log_sigmoid sparse_plus silu linear sparse_sigmoid"
-    ).split()
+    names = [
+        "relu",
+        "relu6",
+        "elu",
+        "selu",
+        "gelu",
+        "tanh",
+        "sigmoid",
+        "softplus",
+        "softsign",
+        "swish",
+        "hard_sigmoid",
+        "hard_swish",
+        "leaky_relu",
+        "mish",
+        "exponential",
+        "log_softmax",
+        "softmax",
+        "celu",
+        "hard_tanh",
+        "hard_shrink",
+        "soft_shrink",
+        "squareplus",
+        "tanh_shrink",
+        "log_sigmoid",
+        "sparse_plus",
+        "silu",
+        "linear",
+        "sparse_sigmoid",
+    ]
     x = inputs = keras.Input((8,))
     for name in names:
         x = layers.Dense(8, name=f"dense_{name}")(x)
@@ -305,10 +327,30 @@ def _regression(keras: Any, layers: Any) -> Any:
     return keras.Model(inputs, layers.Dense(4, activation="softmax")(x)), (8,), "float", None
 
 
-OPTIMIZERS = (
-    "SGD Momentum Nesterov RMSprop Adam Amsgrad AdamW Adadelta Adagrad Adamax Nadam Ftrl Lion Adafactor Lamb Clipnorm "
-    "GlobalClipnorm Clipvalue Ema Accumulate Schedule Muon"
-).split()
+OPTIMIZERS = [
+    "SGD",
+    "Momentum",
+    "Nesterov",
+    "RMSprop",
+    "Adam",
+    "Amsgrad",
+    "AdamW",
+    "Adadelta",
+    "Adagrad",
+    "Adamax",
+    "Nadam",
+    "Ftrl",
+    "Lion",
+    "Adafactor",
+    "Lamb",
+    "Clipnorm",
+    "GlobalClipnorm",
+    "Clipvalue",
+    "Ema",
+    "Accumulate",
+    "Schedule",
+    "Muon",
+]
 
 
 def optimizer(keras: Any, name: str) -> Any:
@@ -330,11 +372,26 @@ def optimizer(keras: Any, name: str) -> Any:
     return variants[name]() if name in variants else getattr(o, name)()
 
 
-LOSSES = (
-    "mse mae mape msle huber log_cosh binary_crossentropy binary_focal_crossentropy categorical_crossentropy "
-    "categorical_focal_crossentropy kl_divergence poisson hinge squared_hinge categorical_hinge cosine_similarity dice "
-    "tversky"
-).split()
+LOSSES = [
+    "mse",
+    "mae",
+    "mape",
+    "msle",
+    "huber",
+    "log_cosh",
+    "binary_crossentropy",
+    "binary_focal_crossentropy",
+    "categorical_crossentropy",
+    "categorical_focal_crossentropy",
+    "kl_divergence",
+    "poisson",
+    "hinge",
+    "squared_hinge",
+    "categorical_hinge",
+    "cosine_similarity",
+    "dice",
+    "tversky",
+]
 
 
 def metrics(keras: Any) -> list[Any]:
@@ -382,6 +439,7 @@ def jobs() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Name and builder of every job; a builder returns a compiled model, its input shape, label kind and vocabulary."""
     for policy in ("float32", "mixed_float16", "mixed_bfloat16"):
         for build in ARCHITECTURES:
+
             def job(keras: Any, build: Any = build, policy: str = policy) -> Any:
                 keras.config.set_dtype_policy(policy)
                 try:
@@ -394,6 +452,7 @@ def jobs() -> Iterator[tuple[str, Callable[[Any], Any]]]:
 
             yield f"{build.__name__}/{policy}", job
     for name in OPTIMIZERS:
+
         def job(keras: Any, name: str = name) -> Any:
             model, *rest = _regression(keras, keras.layers)
             model.compile(optimizer(keras, name), "mse", jit_compile=False)
@@ -401,6 +460,7 @@ def jobs() -> Iterator[tuple[str, Callable[[Any], Any]]]:
 
         yield f"optimizer/{name}", job
     for name in LOSSES:
+
         def job(keras: Any, name: str = name) -> Any:
             model, *rest = _regression(keras, keras.layers)
             model.compile("sgd", name, jit_compile=False)
@@ -455,7 +515,9 @@ def main(words: list[str]) -> int:
     if "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" not in os.environ:  # TensorFlow reads it at import: start again with it
         with tempfile.TemporaryDirectory() as folder:
             environment = Simgpu(build(), Path(folder)).environment(Path(folder), knobs={"wait": 0})
-            return subprocess.run([sys.executable, "-m", "simgpu.survey", *words], env=environment, check=False).returncode
+            return subprocess.run(
+                [sys.executable, "-m", "simgpu.survey", *words], env=environment, check=False
+            ).returncode
     total: collections.Counter[str] = collections.Counter()
     for name, found, loss in run(words):
         print(f"{name}: loss {loss:.4f}", flush=True)

@@ -327,7 +327,8 @@ def test_a_throttled_gpu_says_why(simgpu: Simgpu) -> None:
             found.append(
                 {
                     "reasons": n.nvmlDeviceGetCurrentClocksEventReasons(h),
-                    "clock": n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM) / n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
+                    "clock": n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)
+                    / n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
                     "temperature": n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU),
                     "power": n.nvmlDeviceGetPowerUsage(h),
                     "generation": [n.nvmlDeviceGetCurrPcieLinkGeneration(h), n.nvmlDeviceGetMaxPcieLinkGeneration(h)],

@@ -19,11 +19,12 @@ void note_kernel(const char* op, const Types& types) {
   list += "\n";
 }
 
-void reg_raw(const char* op, void (*compute)(void*, TF_OpKernelContext*), const Types& types, const char* host_memory) {
+void reg_raw(const char* op, void (*compute)(void*, TF_OpKernelContext*), const Types& types,
+             const Names& host_memory) {
   TF_Status* status = TF_NewStatus();
   TF_KernelBuilder* builder = TF_NewKernelBuilder(op, "GPU", nullptr, compute, nullptr);
   for (auto& t : types) TF_KernelBuilder_TypeConstraint(builder, t.first, t.second, status);
-  if (host_memory) TF_KernelBuilder_HostMemory(builder, host_memory);
+  for (auto argument : host_memory) TF_KernelBuilder_HostMemory(builder, argument);
   TF_RegisterKernelBuilder(op, builder, status);
   if (TF_GetCode(status) != TF_OK) fprintf(stderr, "simgpu: %s: %s\n", op, TF_Message(status));
   TF_DeleteStatus(status);

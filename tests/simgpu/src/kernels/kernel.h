@@ -156,7 +156,7 @@ void reg(const char* op, const Types& types, const Names& host_memory = {}) {
 
 // Registers a plain function, for kernels that work on TensorFlow's C++ classes.
 void reg_raw(const char* op, void (*compute)(void*, TF_OpKernelContext*), const Types& types,
-             const char* host_memory = nullptr);
+             const Names& host_memory = {});
 
 // The name under which a kernel appears in traces and in the log.
 #define KERNEL_NAME(x) \

@@ -38,12 +38,12 @@ void add(const Context& context, const tf::Tensor& a, const tf::Tensor& b, const
   std::is_same<T, int32_t>::value ? body() : context.start(3. * n * sizeof(T), body);
 }
 
-tf::Status add_elements(const Context& context, const tf::Tensor& a, const tf::Tensor& b, tf::Tensor* sum) {
-  if (a.dtype() == tf::DT_INVALID) return *sum = b, tf::Status();  // never written: zero
-  if (b.dtype() == tf::DT_INVALID) return *sum = a, tf::Status();
+absl::Status add_elements(const Context& context, const tf::Tensor& a, const tf::Tensor& b, tf::Tensor* sum) {
+  if (a.dtype() == tf::DT_INVALID) return *sum = b, absl::OkStatus();  // never written: zero
+  if (b.dtype() == tf::DT_INVALID) return *sum = a, absl::OkStatus();
   tf::AllocatorAttributes where;
   where.set_on_host(a.dtype() == tf::DT_INT32);
-  tf::Status status = context.cc->allocate_temp(a.dtype(), a.shape(), sum, where);
+  absl::Status status = context.cc->allocate_temp(a.dtype(), a.shape(), sum, where);
   if (!status.ok() || !a.NumElements()) return status;
   switch (a.dtype()) {
     case tf::DT_FLOAT:
@@ -116,9 +116,67 @@ void zero_list(void*, TF_OpKernelContext* c) {
   set_list(cc, std::move(zeros));
 }
 
+// Lists of masks: TensorFlow's own kernels for these three know numbers only.
+
+// An element, or zeros for one that was never written.
+void set_element(const Context& context, int output, const tf::Tensor& element, int shape_input, tf::DataType type) {
+  if (element.dtype() != tf::DT_INVALID) return context.cc->set_output(output, element);
+  tf::TensorShape shape;
+  for (int64_t i = 0; i < context.cc->input(shape_input).NumElements(); i++)
+    shape.AddDim(context.cc->input(shape_input).flat<int32_t>()(i));
+  tf::Tensor* zero = nullptr;
+  OP_REQUIRES_OK(context.cc, context.cc->allocate_output(output, shape, &zero));
+  size_t bytes = zero->NumElements() * tf::DataTypeSize(type);
+  void* p = backing(zero->data());
+  if (bytes) context.start(bytes, [=] { memset(p, 0, bytes); });
+}
+
+void list_from_tensor(void*, TF_OpKernelContext* c) {
+  auto* cc = reinterpret_cast<tf::OpKernelContext*>(c);
+  Context context = {c, cc, "TensorListFromTensor"};
+  const tf::Tensor& whole = cc->input(0);
+  tf::TensorShape shape = whole.shape();
+  shape.RemoveDim(0);
+  tf::TensorList list;
+  list.element_dtype = whole.dtype(), list.element_shape = tf::PartialTensorShape(shape);
+  size_t bytes = shape.num_elements() * tf::DataTypeSize(whole.dtype());
+  const char* from = static_cast<const char*>(backing(whole.data()));
+  for (int64_t i = 0; i < whole.dim_size(0); i++, from += bytes) {
+    tf::Tensor element;
+    OP_REQUIRES_OK(cc, cc->allocate_temp(whole.dtype(), shape, &element));
+    void* to = backing(element.data());
+    if (bytes) context.start(2. * bytes, [=] { memcpy(to, from, bytes); });
+    list.tensors().push_back(element);
+  }
+  set_list(cc, std::move(list));
+}
+
+void list_item(void*, TF_OpKernelContext* c) {
+  auto* cc = reinterpret_cast<tf::OpKernelContext*>(c);
+  const tf::TensorList* list = list_in(cc, 0);
+  int32_t index = cc->input(1).scalar<int32_t>()();
+  bool inside = list && index >= 0 && index < (int64_t)list->tensors().size();
+  OP_REQUIRES(cc, inside, absl::InvalidArgumentError("simgpu: no such element"));
+  set_element({c, cc, "TensorListGetItem"}, 0, list->tensors()[index], 2, list->element_dtype);
+}
+
+void list_pop(void*, TF_OpKernelContext* c) {
+  auto* cc = reinterpret_cast<tf::OpKernelContext*>(c);
+  const tf::TensorList* list = list_in(cc, 0);
+  OP_REQUIRES(cc, list && !list->tensors().empty(), absl::InvalidArgumentError("simgpu: an empty list"));
+  tf::TensorList rest = list->Copy();
+  set_element({c, cc, "TensorListPopBack"}, 1, rest.tensors().back(), 1, list->element_dtype);
+  rest.tensors().pop_back();
+  set_list(cc, std::move(rest));
+}
+
 }  // namespace
 
 void register_lists() {
+  Types masks = {{"element_dtype", TF_BOOL}};
+  reg_raw("TensorListFromTensor", list_from_tensor, masks, {"element_shape"});
+  reg_raw("TensorListGetItem", list_item, masks, {"index", "element_shape"});
+  reg_raw("TensorListPopBack", list_pop, masks, {"element_shape"});
   reg_raw("AddN", add_lists, {{"T", TF_VARIANT}});
   reg_raw("ZerosLike", zero_list, {{"T", TF_VARIANT}});
 }

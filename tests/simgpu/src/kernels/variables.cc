@@ -69,8 +69,8 @@ void register_variables() {
   for_types<float, double, half, bf16, int64_t, uint32_t, uint64_t, uint8_t>([](auto t) {
     typedef decltype(t) T;
     Types types = {{"dtype", TypeOf<T>::value}};
-    reg_raw("AssignAddVariableOp", update<T, true>, types, "resource");
-    reg_raw("AssignSubVariableOp", update<T, false>, types, "resource");
+    reg_raw("AssignAddVariableOp", update<T, true>, types, {"resource"});
+    reg_raw("AssignSubVariableOp", update<T, false>, types, {"resource"});
   });
   reg_raw("Bitcast", bitcast, {});
 }
