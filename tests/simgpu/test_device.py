@@ -126,7 +126,7 @@ def test_prefetching_to_the_device_hides_copies(simgpu: Simgpu) -> None:
     def feed(probe: Any, prefetch: bool) -> Any:
         import tensorflow as tf
 
-        data = tf.data.Dataset.from_tensors(tf.ones((256, 1024))).repeat(30)
+        data = tf.data.Dataset.from_tensors(tf.ones((256, 1024))).repeat(12)
         if prefetch:
             data = data.apply(tf.data.experimental.prefetch_to_device("/GPU:0", 2))
         with tf.device("GPU:0"):
@@ -144,15 +144,18 @@ def test_prefetching_to_the_device_hides_copies(simgpu: Simgpu) -> None:
                 step(batch).numpy()
             probe.mark("end")
 
+    # A copy waits for the kernels that are queued, so it hides behind those that the host is still launching.
+    # Milliseconds each: threads that wait so long sleep, and do not fight for the cores.
+    knobs = {"gflops": 200, "launch_us": 3000, "pageable_gbps": 0.1, "h2d_gbps": 0.1, "compute": 0}
     shares = []
     for prefetch in (False, True):
-        run = simgpu(feed, prefetch, knobs={"gflops": 400, "pageable_gbps": 0.5, "h2d_gbps": 0.5, "compute": 0})
+        run = simgpu(feed, prefetch, knobs=knobs)
         truth = run.truth.between("start", "end")
         copies = truth.where((truth.kind == "h2d") & (truth.bytes == 2**20))
-        assert len(copies) >= 28
+        assert len(copies) >= 10
         shares.append(overlap_ns(copies, truth.of("kernel")) / copies.busy_ns)
-    assert shares[0] < 0.1
-    assert shares[1] > 0.3
+    assert shares[0] < 0.02, shares
+    assert shares[1] > 0.1, shares
 
 
 def test_the_profiler_tells_what_the_log_tells(simgpu: Simgpu) -> None:

@@ -107,6 +107,11 @@ void* backing(const void* p) {
   return q >= base && q < base + kHalf ? q + kHalf : q;
 }
 
+bool on_device(const void* p) {
+  const char *q = static_cast<const char*>(p), *base = arena();
+  return q >= base && q < base + 2 * kHalf;
+}
+
 int device_of(const void* p) {
   std::lock_guard<std::mutex> lock(g_owners_mutex);
   auto it = owners().upper_bound(((char*)p - arena()) & (kHalf - 1));

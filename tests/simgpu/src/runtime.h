@@ -18,6 +18,7 @@ void launch(SP_Stream stream, const char* kernel, const std::string& node, const
             std::function<void()> body);
 
 void* backing(const void* p);      // the memory behind a device pointer; other pointers as they are
+bool on_device(const void* p);     // is it device memory, behind the guard or not?
 int physical_device(int ordinal);  // the machine's number of a GPU that this process calls `ordinal`
 void spin_ns(int64_t ns);          // keeps the calling thread busy
 void hold_until(int64_t t);        // returns at time t; sleeps most of the way where that is long

@@ -34,15 +34,14 @@ void add(const Context& context, const tf::Tensor& a, const tf::Tensor& b, const
   auto body = [=] {
     for (int64_t i = 0; i < n; i++) z[i] = T(x[i] + y[i]);
   };
-  // The elements of a list of int32 are in host memory, like all int32.
-  std::is_same<T, int32_t>::value ? body() : context.start(3. * n * sizeof(T), body);
+  on_device(sum.data()) ? context.start(3. * n * sizeof(T), body) : body();
 }
 
 absl::Status add_elements(const Context& context, const tf::Tensor& a, const tf::Tensor& b, tf::Tensor* sum) {
   if (a.dtype() == tf::DT_INVALID) return *sum = b, absl::OkStatus();  // never written: zero
   if (b.dtype() == tf::DT_INVALID) return *sum = a, absl::OkStatus();
   tf::AllocatorAttributes where;
-  where.set_on_host(a.dtype() == tf::DT_INT32);
+  where.set_on_host(!on_device(a.data()));  // some lists of int32 are in host memory, some are not
   absl::Status status = context.cc->allocate_temp(a.dtype(), a.shape(), sum, where);
   if (!status.ok() || !a.NumElements()) return status;
   switch (a.dtype()) {
@@ -102,7 +101,7 @@ void zero_list(void*, TF_OpKernelContext* c) {
   tf::TensorList zeros = list->Copy();
   for (auto& element : zeros.tensors()) {
     if (element.dtype() == tf::DT_INVALID) continue;
-    bool on_host = element.dtype() == tf::DT_INT32;
+    bool on_host = !on_device(element.data());
     tf::AllocatorAttributes where;
     where.set_on_host(on_host);
     tf::Tensor zero;
