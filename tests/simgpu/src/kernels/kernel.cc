@@ -217,6 +217,7 @@ extern "C" __attribute__((visibility("default"))) void TF_InitKernel() {
   register_casts();
   register_reductions();
   register_shapes();
+  register_diagonals();
   register_slices();
   register_gathers();
   register_random();

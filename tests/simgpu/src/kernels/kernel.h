@@ -176,6 +176,7 @@ void register_unary();
 void register_casts();
 void register_reductions();
 void register_shapes();
+void register_diagonals();
 void register_slices();
 void register_gathers();
 void register_random();

@@ -95,6 +95,9 @@ void for_word(TF_DataType type, F f) {
   }
 }
 
+// Bytes that a kernel moves which reads and writes as much as it puts out.
+inline double two_passes(const Tensor& out) { return 2. * TF_TensorByteSize(out.handle); }
+
 // Types of tensors that live in device memory on a GPU.
 constexpr std::initializer_list<TF_DataType> kMovable = {TF_FLOAT,  TF_DOUBLE, TF_HALF,   TF_BFLOAT16,
                                                          TF_INT64,  TF_BOOL,   TF_UINT8,  TF_INT8,
