@@ -143,7 +143,9 @@ class _Build:
         self.sources = sorted(sources.rglob("*.cc"))
         headers = b"".join(p.read_bytes() for p in sorted(sources.rglob("*.h")))
         version = subprocess.run([self.cxx, "--version"], capture_output=True, text=True, check=True).stdout
-        self.base = _digest(version.splitlines()[0], " ".join(FLAGS), tensorflow_version(self.tensorflow), headers)
+        self.base = _digest(
+            version.splitlines()[0], " ".join(FLAGS), tensorflow_version(self.tensorflow), headers
+        )
         self.key = _digest(self.base, Path(__file__).read_bytes(), *(p.read_bytes() for p in self.sources))
 
     def object_of(self, source: Path, objects: Path) -> Path:
@@ -167,7 +169,17 @@ class _Build:
         against = [f"-L{self.tensorflow}", f"-l:{FRAMEWORK}"]
         _run([self.cxx, "-shared", "-o", str(folder / DEVICE), *device, *against, "-lpthread"])
         (folder / "nvml").mkdir()
-        _run([self.cxx, "-shared", f"-Wl,-soname,{NVML}", "-o", str(folder / "nvml" / NVML), *nvml, "-lpthread"])
+        _run(
+            [
+                self.cxx,
+                "-shared",
+                f"-Wl,-soname,{NVML}",
+                "-o",
+                str(folder / "nvml" / NVML),
+                *nvml,
+                "-lpthread",
+            ]
+        )
 
 
 def build(sources: Path = SOURCES) -> Built:

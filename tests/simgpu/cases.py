@@ -342,7 +342,9 @@ def _mirror_grad(m: Maker) -> Iterator[Case]:
 
 @builds("SpaceToBatchND")
 def _to_batch(m: Maker) -> Iterator[Case]:
-    yield Case([m.array((2, 3, 4, 2)), m.index([2, 3], "Tblock_shape"), m.index([[1, 0], [0, 2]], "Tpaddings")])
+    yield Case(
+        [m.array((2, 3, 4, 2)), m.index([2, 3], "Tblock_shape"), m.index([[1, 0], [0, 2]], "Tpaddings")]
+    )
 
 
 @builds("BatchToSpaceND")
@@ -357,7 +359,12 @@ def _depth(m: Maker) -> Iterator[Case]:
 
 @builds("MatrixDiagPartV3")
 def _diag_part(m: Maker) -> Iterator[Case]:
-    for k, align in (([0, 0], "RIGHT_LEFT"), ([-1, 1], "RIGHT_LEFT"), ([-2, 1], "LEFT_RIGHT"), ([0, 2], "LEFT_LEFT")):
+    for k, align in (
+        ([0, 0], "RIGHT_LEFT"),
+        ([-1, 1], "RIGHT_LEFT"),
+        ([-2, 1], "LEFT_RIGHT"),
+        ([0, 2], "LEFT_LEFT"),
+    ):
         k = np.array(k, np.int32)
         yield Case([m.array((2, 3, 4)), k, m.array((), low=1)], {"align": align})
 
@@ -365,8 +372,12 @@ def _diag_part(m: Maker) -> Iterator[Case]:
 @builds("MatrixDiagV3")
 def _diag(m: Maker) -> Iterator[Case]:
     none = np.array(-1, np.int32)
-    yield Case([m.array((2, 3)), np.array([0, 0], np.int32), none, none, m.array(())], {"align": "RIGHT_LEFT"})
-    yield Case([m.array((2, 3, 4)), np.array([-1, 1], np.int32), none, none, m.array(())], {"align": "RIGHT_LEFT"})
+    yield Case(
+        [m.array((2, 3)), np.array([0, 0], np.int32), none, none, m.array(())], {"align": "RIGHT_LEFT"}
+    )
+    yield Case(
+        [m.array((2, 3, 4)), np.array([-1, 1], np.int32), none, none, m.array(())], {"align": "RIGHT_LEFT"}
+    )
 
 
 @builds("MatrixBandPart")
@@ -406,7 +417,9 @@ def _strided_grad(m: Maker) -> Iterator[Case]:
         yield Case([*bounds, m.array(shape)], masks)
 
 
-def _sliced(whole: tuple[int, ...], begin: list[int], end: list[int], step: list[int], masks: dict[str, int]) -> Any:
+def _sliced(
+    whole: tuple[int, ...], begin: list[int], end: list[int], step: list[int], masks: dict[str, int]
+) -> Any:
     key: list[Any] = []
     for i in range(len(begin)):
         on = {name: value >> i & 1 for name, value in masks.items()}
@@ -461,7 +474,9 @@ def _segments(m: Maker) -> Iterator[Case]:
 @builds("OneHot")
 def _one_hot(m: Maker) -> Iterator[Case]:
     for axis in (-1, 0):
-        yield Case([m.array((3, 2), m["TI"], 0, 5), np.array(4, np.int32), m.array(()), m.array(())], {"axis": axis})
+        yield Case(
+            [m.array((3, 2), m["TI"], 0, 5), np.array(4, np.int32), m.array(()), m.array(())], {"axis": axis}
+        )
 
 
 @builds("Bucketize")
@@ -639,14 +654,20 @@ def _conv_shapes(space: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...],
         yield image, (*kernel, 3, 4), {"strides": one, "dilations": one} | explicit
 
 
-def _conv_out(image: tuple[int, ...], kernel: tuple[int, ...], a: dict[str, Any], channels: int) -> tuple[int, ...]:
+def _conv_out(
+    image: tuple[int, ...], kernel: tuple[int, ...], a: dict[str, Any], channels: int
+) -> tuple[int, ...]:
     shape = [image[0]]
     pads = np.array(a.get("explicit_paddings") or [0] * (2 * len(image))).reshape(-1, 2).sum(1)
     for i in range(1, len(image) - 1):
         reach = (kernel[i - 1] - 1) * a.get("dilations", [1] * len(image))[i] + 1
         n = image[i] + pads[i]
         shape.append(
-            int(-(-image[i] // a["strides"][i]) if a["padding"] == "SAME" else (n - reach) // a["strides"][i] + 1)
+            int(
+                -(-image[i] // a["strides"][i])
+                if a["padding"] == "SAME"
+                else (n - reach) // a["strides"][i] + 1
+            )
         )
     return (*shape, channels)
 
@@ -792,7 +813,9 @@ def _batch_norm_grad(m: Maker) -> Iterator[Case]:
         x, dy = m.array((3, 4, 5, 2)), m.array((3, 4, 5, 2))
         scale, mean, variance = (m.array((2,), m["U"], 0.5, 2) for _ in range(3))
 
-        def custom(dy: Any = dy, x: Any = x, s: Any = (scale, mean, variance), training: bool = training) -> Any:
+        def custom(
+            dy: Any = dy, x: Any = x, s: Any = (scale, mean, variance), training: bool = training
+        ) -> Any:
             import tensorflow as tf
 
             # What the second reserved value means is each device's own affair: ask the forward kernel for it.
@@ -841,7 +864,9 @@ def _nearest_grad(m: Maker) -> Iterator[Case]:
 @builds("ImageProjectiveTransformV3")
 def _projective(m: Maker) -> Iterator[Case]:
     turn = np.array([[0.9, -0.3, 1.2, 0.2, 1.1, -0.7, 0.01, 0.02]], np.float32)
-    for interpolation, mode in itertools.product(("NEAREST", "BILINEAR"), ("REFLECT", "WRAP", "CONSTANT", "NEAREST")):
+    for interpolation, mode in itertools.product(
+        ("NEAREST", "BILINEAR"), ("REFLECT", "WRAP", "CONSTANT", "NEAREST")
+    ):
         x = m.array((2, 6, 5, 2), m["dtype"], 0, 20)
         inputs = [x, turn, np.array([5, 6], np.int32), np.array(2, np.float32)]
         yield Case(inputs, {"interpolation": interpolation, "fill_mode": mode})
@@ -897,7 +922,9 @@ def _lists(m: Maker) -> Iterator[Case]:
             shape = tf.constant([2], tf.int32)
             lists = [tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=shape) for x in (a, b)]
             result = tf.raw_ops.ZerosLike(x=lists[0]) if zeros else tf.raw_ops.AddN(inputs=lists)
-            stacked = tf.raw_ops.TensorListStack(input_handle=result, element_shape=shape, element_dtype=a.dtype)
+            stacked = tf.raw_ops.TensorListStack(
+                input_handle=result, element_shape=shape, element_dtype=a.dtype
+            )
             return stacked.numpy()
 
         yield Case([], custom=custom)
@@ -932,7 +959,9 @@ def _masks(m: Maker) -> Iterator[Case]:
         del rest
         places = [tf.constant(i) for i in range(3)]
         fields = {"element_shape": shape, "element_dtype": dtype}
-        return np.stack([raw.TensorListGetItem(input_handle=whole, index=i, **fields).numpy() for i in places])
+        return np.stack(
+            [raw.TensorListGetItem(input_handle=whole, index=i, **fields).numpy() for i in places]
+        )
 
     yield Case([], custom=custom)
 
@@ -949,7 +978,9 @@ def compare(kernels: list[tuple[str, dict[str, int]]]) -> dict[str, dict[str, An
     import tensorflow as tf
 
     tf.config.set_soft_device_placement(False)
-    report: dict[str, dict[str, Any]] = collections.defaultdict(lambda: {"kernels": 0, "cases": 0, "failures": []})
+    report: dict[str, dict[str, Any]] = collections.defaultdict(
+        lambda: {"kernels": 0, "cases": 0, "failures": []}
+    )
     for number, (op, types) in enumerate(kernels):
         entry = report[op]
         entry["kernels"] += 1
@@ -1049,7 +1080,9 @@ def _signature(op: str) -> tuple[list[str], list[str]]:
     inferred = {argument.type_attr for argument in definition.input_arg}
     attributes = [attribute.name for attribute in definition.attr]
     names = inspect.signature(getattr(tf.raw_ops, op)).parameters
-    return [n for n in names if n not in attributes and n != "name"], [a for a in attributes if a not in inferred]
+    return [n for n in names if n not in attributes and n != "name"], [
+        a for a in attributes if a not in inferred
+    ]
 
 
 def _tensors(tf: Any, value: Any) -> Any:

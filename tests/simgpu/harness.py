@@ -161,13 +161,17 @@ class Simgpu:
         unknown = set(chosen) - KNOBS
         if unknown:
             raise ValueError(f"unknown knobs {sorted(unknown)}; there are {sorted(KNOBS)}")
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SIMGPU_") and k != "CUDA_VISIBLE_DEVICES"}
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith("SIMGPU_") and k != "CUDA_VISIBLE_DEVICES"
+        }
         if isinstance(nvml, str):
             nvml = {} if nvml == "as it should be" else FAULTS[nvml]
         libraries = self.built.nvml if nvml is not None else _broken_library(folder)
         return inherited | {
             "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": str(self.built.device),
-            "LD_LIBRARY_PATH": os.pathsep.join(filter(None, (str(libraries), inherited.get("LD_LIBRARY_PATH")))),
+            "LD_LIBRARY_PATH": os.pathsep.join(
+                filter(None, (str(libraries), inherited.get("LD_LIBRARY_PATH")))
+            ),
             "SIMGPU_LOG": str(folder / "log.csv"),
             "TF_CPP_MIN_LOG_LEVEL": inherited.get("TF_CPP_MIN_LOG_LEVEL", "2"),
             **{f"SIMGPU_{key.upper()}": str(value) for key, value in chosen.items()},
@@ -194,7 +198,12 @@ def _describe(function: Callable[..., Any]) -> dict[str, Any]:
         )
     lines, line = inspect.getsourcelines(function)
     source = textwrap.dedent("".join(lines))
-    return {"source": source, "line": line, "file": inspect.getsourcefile(function), "name": function.__name__}
+    return {
+        "source": source,
+        "line": line,
+        "file": inspect.getsourcefile(function),
+        "name": function.__name__,
+    }
 
 
 def _broken_library(folder: Path) -> Path:

@@ -119,8 +119,7 @@ def conv2d(keras: Any, layers: Any) -> Any:
         x = layers.DepthwiseConv2D(3, padding="same", depth_multiplier=2)(x)
         x = layers.DepthwiseConv2D(3, padding="same", strides=2)(x)
         x = layers.DepthwiseConv2D(3, padding="same", dilation_rate=2)(x)
-        x = layers.SeparableConv2D(8, 3, padding="same", activation="relu")(x)
-        return x
+        return layers.SeparableConv2D(8, 3, padding="same", activation="relu")(x)
 
     return _image(keras, layers, build)
 
@@ -226,8 +225,7 @@ def augmentation(keras: Any, layers: Any) -> Any:
         x = layers.RandomCrop(10, 10)(x)
         x = layers.Resizing(12, 12)(x)
         x = layers.CenterCrop(8, 8)(x)
-        x = layers.Normalization(mean=0.5, variance=0.1)(x)
-        return x
+        return layers.Normalization(mean=0.5, variance=0.1)(x)
 
     return _image(keras, layers, build)
 
@@ -263,8 +261,7 @@ def attention(keras: Any, layers: Any) -> Any:
         x = layers.GroupQueryAttention(4, 4, 2)(x, x)
         x = layers.Attention(use_scale=True, dropout=0.1)([x, x])
         x = layers.AdditiveAttention()([x, x])
-        x = layers.Dense(8, activation="gelu")(x)
-        return x
+        return layers.Dense(8, activation="gelu")(x)
 
     return _tokens(keras, layers, build)
 
@@ -315,8 +312,7 @@ def merging(keras: Any, layers: Any) -> Any:
         )
         x = layers.RepeatVector(3)(x)
         x = layers.Permute((2, 1))(x)
-        x = layers.Masking()(x)
-        return x
+        return layers.Masking()(x)
 
     return _image(keras, layers, build)
 
@@ -367,7 +363,7 @@ def optimizer(keras: Any, name: str) -> Any:
         "Ema": lambda: o.Adam(use_ema=True, ema_overwrite_frequency=2),
         "Accumulate": lambda: o.Adam(gradient_accumulation_steps=2),
         "Schedule": lambda: o.Adam(o.schedules.CosineDecay(1e-3, 100, warmup_steps=3, warmup_target=1e-2)),
-        "Muon": lambda: o.Muon(),
+        "Muon": o.Muon,
     }
     return variants[name]() if name in variants else getattr(o, name)()
 
@@ -485,7 +481,11 @@ def placed_on_cpu(job: Callable[[Any], Any], batch: int = 8) -> tuple[dict[str, 
     keras.utils.set_random_seed(0)
     model, shape, label, words = job(keras)
     rng = np.random.default_rng(0)
-    x = rng.integers(1, words, (batch, *shape)).astype("int32") if words else rng.random((batch, *shape), "float32")
+    x = (
+        rng.integers(1, words, (batch, *shape)).astype("int32")
+        if words
+        else rng.random((batch, *shape), "float32")
+    )
     y = rng.integers(0, 4, batch) if label == "int" else np.eye(4, dtype="float32")[rng.integers(0, 4, batch)]
     context.context().enable_run_metadata()
     logs = model.fit(x, y, batch_size=batch // 2, epochs=1, verbose=0).history
@@ -512,7 +512,9 @@ def main(words: list[str]) -> int:
     from .build import build
     from .harness import Simgpu
 
-    if "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" not in os.environ:  # TensorFlow reads it at import: start again with it
+    if (
+        "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" not in os.environ
+    ):  # TensorFlow reads it at import: start again with it
         with tempfile.TemporaryDirectory() as folder:
             environment = Simgpu(build(), Path(folder)).environment(Path(folder), knobs={"wait": 0})
             return subprocess.run(

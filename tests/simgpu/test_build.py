@@ -94,7 +94,9 @@ def test_old_builds_are_thrown_away(sources: Path) -> None:
     assert last.folder in kept
 
 
-def test_no_compiler_is_a_skip_but_not_in_ci(sources: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_compiler_is_a_skip_but_not_in_ci(
+    sources: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Without a compiler the tests are skipped with the reason; where CI is set they fail."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)

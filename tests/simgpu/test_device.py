@@ -250,7 +250,11 @@ def test_nvml_follows_what_the_gpu_does(simgpu: Simgpu) -> None:
         metrics = n.c_nvmlGpmMetricsGet_t()
         metrics.version, metrics.numMetrics = n.NVML_GPM_METRICS_GET_VERSION, 3
         metrics.sample1, metrics.sample2 = first, second
-        wanted = (n.NVML_GPM_METRIC_SM_UTIL, n.NVML_GPM_METRIC_PCIE_RX_PER_SEC, n.NVML_GPM_METRIC_INTEGER_UTIL)
+        wanted = (
+            n.NVML_GPM_METRIC_SM_UTIL,
+            n.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+            n.NVML_GPM_METRIC_INTEGER_UTIL,
+        )
         for i, metric in enumerate(wanted):
             metrics.metrics[i].metricId = metric
         n.nvmlGpmMetricsGet(metrics)
@@ -329,8 +333,14 @@ def test_two_gpus_train_together(simgpu: Simgpu) -> None:
         loss = model.fit(x, y, batch_size=16, epochs=2, verbose=0).history["loss"]
         n.nvmlInit()
         handles = [n.nvmlDeviceGetHandleByIndex(i) for i in range(2)]
-        fields = [n.nvmlDeviceGetFieldValues(h, [n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX])[0] for h in handles]
-        return {"loss": loss, "replicas": strategy.num_replicas_in_sync, "sent": [f.value.ullVal for f in fields]}
+        fields = [
+            n.nvmlDeviceGetFieldValues(h, [n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX])[0] for h in handles
+        ]
+        return {
+            "loss": loss,
+            "replicas": strategy.num_replicas_in_sync,
+            "sent": [f.value.ullVal for f in fields],
+        }
 
     run = simgpu(mirror, preset="two GPUs")
     assert run.result["replicas"] == 2

@@ -12,7 +12,6 @@ from .harness import Simgpu
 
 def compare_all(probe: Any) -> Any:
     import tensorflow as tf
-
     from simgpu import cases
 
     tf.config.list_physical_devices()

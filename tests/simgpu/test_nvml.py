@@ -33,12 +33,12 @@ def read_everything(_probe: Any) -> dict[str, Any]:
     n.nvmlInit()
     h = n.nvmlDeviceGetHandleByIndex(0)
     calls = {
-        "driver": lambda: n.nvmlSystemGetDriverVersion(),
-        "nvml": lambda: n.nvmlSystemGetNVMLVersion(),
-        "cuda": lambda: n.nvmlSystemGetCudaDriverVersion(),
+        "driver": n.nvmlSystemGetDriverVersion,
+        "nvml": n.nvmlSystemGetNVMLVersion,
+        "cuda": n.nvmlSystemGetCudaDriverVersion,
         "branch": lambda: n.nvmlSystemGetDriverBranch().branch,
         "process name": lambda: n.nvmlSystemGetProcessName(os.getpid()),
-        "count": lambda: n.nvmlDeviceGetCount(),
+        "count": n.nvmlDeviceGetCount,
         "name": lambda: n.nvmlDeviceGetName(h),
         "uuid": lambda: n.nvmlDeviceGetUUID(h),
         "serial": lambda: n.nvmlDeviceGetSerial(h),
@@ -135,7 +135,9 @@ def read_everything(_probe: Any) -> dict[str, Any]:
 def test_an_idle_gpu_answers_everything_that_a_monitor_asks(simgpu: Simgpu) -> None:
     """Every reading of an idle GPU comes through pynvml, and what it has not says so."""
     answers = simgpu(read_everything, knobs={"count": 2, "mem_mb": 1000}).result
-    without = {name for name, answer in answers.items() if isinstance(answer, str) and answer.startswith("error")}
+    without = {
+        name for name, answer in answers.items() if isinstance(answer, str) and answer.startswith("error")
+    }
     assert {n: answers[n] for n in without} == {
         "fan": "error 3",
         "mig": "error 3",
@@ -178,7 +180,12 @@ def test_structures_have_the_size_that_pynvml_gives_them(simgpu: Simgpu) -> None
 
 @pytest.mark.parametrize(
     ("fault", "code"),
-    [("library missing", 12), ("driver not loaded", 9), ("driver and library differ", 18), ("no permission", 4)],
+    [
+        ("library missing", 12),
+        ("driver not loaded", 9),
+        ("driver and library differ", 18),
+        ("no permission", 4),
+    ],
 )
 def test_a_driver_that_is_not_there_fails_at_init(simgpu: Simgpu, fault: str, code: int) -> None:
     """A missing library, a driver that is not loaded, of another version or out of reach is an NVMLError at init."""
@@ -206,7 +213,11 @@ def test_a_call_without_init_is_refused(simgpu: Simgpu) -> None:
         codes = [library.nvmlDeviceGetCount_v2(ctypes.byref(n)), library.nvmlInit_v2()]
         codes.append(library.nvmlDeviceGetHandleByIndex_v2(7, ctypes.byref(handle)))
         codes.append(library.nvmlDeviceGetPowerUsage(ctypes.byref(n), ctypes.byref(n)))
-        codes += [library.nvmlShutdown(), library.nvmlDeviceGetCount_v2(ctypes.byref(n)), library.nvmlShutdown()]
+        codes += [
+            library.nvmlShutdown(),
+            library.nvmlDeviceGetCount_v2(ctypes.byref(n)),
+            library.nvmlShutdown(),
+        ]
         return codes
 
     assert simgpu(ask).result == [1, 0, 2, 2, 0, 1, 1]
@@ -245,7 +256,9 @@ def watch_until_lost(_probe: Any, calls: int) -> dict[str, Any]:
 
 def test_a_gpu_is_lost_after_some_calls(simgpu: Simgpu) -> None:
     """One of two GPUs falls off the bus in mid-run; the other answers on."""
-    run = simgpu(watch_until_lost, 50, preset="two GPUs", nvml={"lost_device": 1, "lost_after_calls": 30}).result
+    run = simgpu(
+        watch_until_lost, 50, preset="two GPUs", nvml={"lost_device": 1, "lost_after_calls": 30}
+    ).result
     assert run["codes"] == [0, 15]
     assert run["good"][0] == 50
     assert 0 < run["good"][1] < 50
@@ -331,7 +344,10 @@ def test_a_throttled_gpu_says_why(simgpu: Simgpu) -> None:
                     / n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
                     "temperature": n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU),
                     "power": n.nvmlDeviceGetPowerUsage(h),
-                    "generation": [n.nvmlDeviceGetCurrPcieLinkGeneration(h), n.nvmlDeviceGetMaxPcieLinkGeneration(h)],
+                    "generation": [
+                        n.nvmlDeviceGetCurrPcieLinkGeneration(h),
+                        n.nvmlDeviceGetMaxPcieLinkGeneration(h),
+                    ],
                     "width": [n.nvmlDeviceGetCurrPcieLinkWidth(h), n.nvmlDeviceGetMaxPcieLinkWidth(h)],
                 }
             )
@@ -384,10 +400,15 @@ def test_an_uuid_is_stable_and_distinct(simgpu: Simgpu) -> None:
             h = n.nvmlDeviceGetHandleByIndex(i)
             by_uuid = n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(h).encode())
             by_bus = n.nvmlDeviceGetHandleByPciBusId(n.nvmlDeviceGetPciInfo(h).busId.encode())
-            found.append((n.nvmlDeviceGetIndex(by_uuid), n.nvmlDeviceGetIndex(by_bus), n.nvmlDeviceGetUUID(h)))
+            found.append(
+                (n.nvmlDeviceGetIndex(by_uuid), n.nvmlDeviceGetIndex(by_bus), n.nvmlDeviceGetUUID(h))
+            )
         return found
 
     found = simgpu(find, knobs={"count": 3}, env={"CUDA_VISIBLE_DEVICES": "2"}).result
     assert [(a, b) for a, b, _ in found] == [(0, 0), (1, 1), (2, 2)]
-    assert all(re.fullmatch(r"GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", u) for *_, u in found)
+    assert all(
+        re.fullmatch(r"GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", u)
+        for *_, u in found
+    )
     assert len({u for *_, u in found}) == 3
