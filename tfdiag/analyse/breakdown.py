@@ -8,7 +8,7 @@ import numpy as np
 
 from tfdiag import stats
 from tfdiag.analyse.steady import Boundary, Steady
-from tfdiag.model.measurements import InputAlone, Measurements, Replay
+from tfdiag.model.measurements import InputAlone, Measurements, Replay, Traced
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Bounds, HostItem, Step
 from tfdiag.stats import Estimate
@@ -25,6 +25,8 @@ class ReplayFacts:
     call: Estimate
     paced: Estimate
     """At the pace of the job: what the same call takes when it does not follow the last one at once."""
+    busy_per_call_s: float | Missing
+    """Time in which the step's own ops run."""
     empty: Estimate | Missing
     graph: Estimate | Missing
     cpu_per_call_s: float
@@ -62,10 +64,19 @@ def replay_facts(replay: Replay | Missing) -> ReplayFacts | Missing:
     return ReplayFacts(
         call=call,
         paced=paced if paced.value > call.value else call,
+        busy_per_call_s=(
+            replay.traced if isinstance(replay.traced, Missing) else _busy_per_call(replay.traced, paced)
+        ),
         empty=empty,
         graph=graph,
         cpu_per_call_s=replay.cpu_s / len(replay.call_s),
     )
+
+
+def _busy_per_call(traced: Traced, call: Estimate) -> float:
+    """Give how long the ops of a call run, less what the profiler adds to them."""
+    slowed = float(np.mean(traced.call_s))
+    return traced.busy_s / len(traced.call_s) * min(1.0, call.value / slowed)
 
 
 def input_facts(alone: InputAlone | Missing) -> InputFacts | Missing:
@@ -190,6 +201,13 @@ def _inside_the_call(steady: Steady, replay: ReplayFacts | Missing) -> tuple[May
 
 def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, Maybe]:
     count = replay.call.count
+    if not isinstance(replay.busy_per_call_s, Missing):
+        compute = min(replay.busy_per_call_s, explained)
+        source = "a trace of replayed steps"
+        return (
+            Quantity(explained - compute, "s", source="the call less its wait and its ops", count=count),
+            Quantity(compute, "s", source=source, count=count),
+        )
     if isinstance(replay.empty, Missing):
         return (
             replay.empty,

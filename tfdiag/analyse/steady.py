@@ -88,6 +88,11 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
     traced = np.zeros(len(start), dtype=bool)
     traced[[call - live.first_call_index for call in live.traced]] = True
 
+    # What the recorder does after a call is not the job's time; but a job of few steps has only those.
+    held = np.zeros(len(start), dtype=bool)
+    held[[call - live.first_call_index for call in live.held]] = True
+    if np.count_nonzero(inner & ~held) >= max(2, np.count_nonzero(inner) // 2):
+        inner &= ~held
     index = np.flatnonzero(inner)
     if len(index) == 0:
         # Epochs of a single call: only the calls themselves can be told from what lies between.

@@ -32,6 +32,7 @@ from tfdiag.collect.sampler import HostSampler
 from tfdiag.collect.snapshot import Snapshot
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras, tensorflow, tfdata
+from tfdiag.compat.profiler import Tracer
 from tfdiag.errors import DatasetError, JobError, TfdiagError
 from tfdiag.model.measurements import (
     Environment,
@@ -62,6 +63,8 @@ _BUSY = 0.7
 """Of the wall time: a process that computes this much does not idle between its steps."""
 _STEADY_LEAST = 30
 _GOOD_ENOUGH = 0.02
+_STATISTICS_EVERY_S = 0.4
+"""They take milliseconds, which the job would have to wait for."""
 _EPOCHS_LEAST = 3
 _MANY_EPOCHS = 1_000_000
 
@@ -83,11 +86,15 @@ class Request:
 
 def collect(request: Request, make_callback: Callable[[Recorder], Any]) -> Measurements:
     """Measure the job; everything of the caller's is as before, also when this raises."""
-    return _Collection(request, make_callback).run()
+    environment = read_environment(request.model)
+    folder = Path(tempfile.mkdtemp(prefix="tfdiag-"))
+    # Warning filters belong to the whole process, so this thread changes them: it always comes back.
+    with keras.quiet():
+        return _Collection(request, make_callback, folder).run(environment)
 
 
 class _Collection:
-    def __init__(self, request: Request, make_callback: Callable[[Recorder], Any]) -> None:
+    def __init__(self, request: Request, make_callback: Callable[[Recorder], Any], folder: Path) -> None:
         self.request = request
         self.make_callback = make_callback
         self.deadline = Deadline(request.clock, request.budget_s)
@@ -97,20 +104,15 @@ class _Collection:
         self.run_epoch_steps: float | None = None
         self.live_soft_end = math.inf
         self.live_hard_end = math.inf
+        self.next_statistics = -math.inf
         self.element_spec: Any = None
+        self.folder = folder
+        self.tracer = Tracer(folder)
         self.samples: Callable[[], tuple[HostSample, ...]] = tuple
 
-    def run(self) -> Measurements:
-        request = self.request
-        environment = read_environment(request.model)
-        folder = Path(tempfile.mkdtemp(prefix="tfdiag-"))
+    def run(self, environment: Environment) -> Measurements:
+        request, folder = self.request, self.folder
         request.source.cache_folder = str(folder)
-        # Filters belong to the whole process, so this thread changes them, which always comes back.
-        with keras.quiet():
-            return self._run(environment, folder)
-
-    def _run(self, environment: Environment, folder: Path) -> Measurements:
-        request = self.request
         snapshot: Snapshot | None = None
         worker: Worker | None = None
         try:
@@ -125,6 +127,8 @@ class _Collection:
             worker = Worker(request.clock)
             return self._measure(worker, environment, job)
         finally:
+            if self.tracer.running:
+                self.tracer.stop()
             self._clean_up(worker, snapshot, folder)
 
     def _clean_up(self, worker: Worker | None, snapshot: Snapshot | None, folder: Path) -> None:
@@ -293,6 +297,9 @@ class _Collection:
             return True
         if now >= self.live_hard_end:
             return True
+        if now < self.next_statistics and now < self.live_soft_end:
+            return False
+        self.next_statistics = now + _STATISTICS_EVERY_S
         periods = recorder.periods()
         if now >= self.live_soft_end:
             # Past the soft end only a run with hardly any steps goes on.
@@ -396,6 +403,7 @@ class _Collection:
                         request.train_step,
                         batch,
                         pace=pace,
+                        tracer=self.tracer,
                         until=until,
                         clock=request.clock,
                         should_stop=stop,
@@ -405,6 +413,7 @@ class _Collection:
                     request.model,
                     dataset,
                     pace=pace,
+                    tracer=self.tracer,
                     until=until,
                     clock=request.clock,
                     should_stop=stop,

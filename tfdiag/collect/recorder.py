@@ -53,6 +53,7 @@ class Recorder:
         self.calls: list[tuple[float, float]] = []
         self.waits: list[float] = []
         self.traced: list[int] = []
+        self.held: list[int] = []
         self.events: list[BoundaryEvent] = []
         self.callbacks: list[CallbackTime] = []
         self.validations: list[ValidationRun] = []
@@ -150,6 +151,8 @@ class Recorder:
     def look(self, iterator: Any = None) -> None:
         """Join what the runtime tells with what was seen, and close the block."""
         begin = self.clock()
+        if self.calls:
+            self.held.append(self.dropped + len(self.calls) - 1)
         self._read_gaps(iterator)
         self._close_block()
         self._drop_old()
@@ -242,6 +245,7 @@ class Recorder:
             duration_s=tuple(end - start for start, end in self.calls),
             wait_s=tuple(waits),
             traced=tuple(self.traced),
+            held=tuple(self.held),
             steps_per_call=self.steps_per_call,
             wait_missing=missing,
             callbacks=(*self.callbacks, *self._block()),
@@ -331,5 +335,6 @@ class Recorder:
         del self.waits[:_KEEP]
         self.dropped += _KEEP
         self.traced = [call for call in self.traced if call >= self.dropped]
+        self.held = [call for call in self.held if call >= self.dropped]
         self.callbacks = [row for row in self.callbacks if row.first_call >= self.dropped]
         self.events = [event for event in self.events if event.call >= self.dropped]

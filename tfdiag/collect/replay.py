@@ -12,7 +12,9 @@ import numpy as np
 
 from tfdiag import stats
 from tfdiag.compat import keras, tensorflow
-from tfdiag.model.measurements import Replay
+from tfdiag.compat.profiler import Tracer
+from tfdiag.model.measurements import Replay, Traced
+from tfdiag.model.quantity import Missing
 
 __all__ = ["Pace", "measure_replay", "measure_replay_of_step", "resident"]
 
@@ -20,6 +22,7 @@ _LEAST = 15
 _GOOD_ENOUGH = 0.015
 _MAX_CALLS = 20_000
 _PACED_CALLS = 60
+_TRACED_CALLS = 40
 _PACE_LEAST_S = 100e-6
 """Below this a job leaves no pause worth imitating."""
 
@@ -85,6 +88,7 @@ def measure_replay(
     dataset: Any,
     *,
     pace: Pace,
+    tracer: Tracer,
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
@@ -96,13 +100,16 @@ def measure_replay(
     first_s, calls, cpu_s, logs = _time_calls(
         step, dataset, clock() + window * (0.3 if eager else 0.5), clock, should_stop
     )
-    paced = _paced(step, dataset, pace, clock() + 0.2 * window, clock, should_stop)
+    paced = _paced(step, dataset, pace, clock() + 0.15 * window, clock, should_stop)
+    traced: Traced | Missing = Missing("an eager step has no ops of a graph")
+    if not eager and not should_stop():
+        traced = _traced(step, dataset, pace, clock() + 0.1 * window, clock, tracer, should_stop)
     graph: list[float] = []
     graph_missing = ""
     if eager and not should_stop():
         graph, graph_missing = _in_graph(model, dataset, clock() + 0.3 * window, clock, should_stop)
     empty: list[float] = []
-    if not should_stop():
+    if isinstance(traced, Missing) and not should_stop():
         names = list(logs) if isinstance(logs, dict) else ["loss"]
         null = keras.null_step(model, names)
         _, empty, _, _ = _time_calls(null, dataset, clock() + 0.2 * window, clock, should_stop)
@@ -116,6 +123,7 @@ def measure_replay(
         graph_call_s=tuple(graph),
         graph_missing=graph_missing,
         steps_per_call=keras.steps_per_execution(model),
+        traced=traced,
     )
 
 
@@ -147,6 +155,7 @@ def measure_replay_of_step(
     batch: Any,
     *,
     pace: Pace,
+    tracer: Tracer,
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
@@ -167,12 +176,21 @@ def measure_replay_of_step(
 
     first_s, calls, cpu_s, _ = _time_calls(step, forever(), clock() + 0.6 * window, clock, should_stop)
     paced = _paced(step, forever(), pace, clock() + 0.2 * window, clock, should_stop)
+    traced = _traced(step, forever(), pace, clock() + 0.1 * window, clock, tracer, should_stop)
     empty: list[float] = []
     with contextlib.suppress(TypeError, ValueError):  # a batch that a graph can't take
         _, empty, _, _ = _time_calls(
             lambda it: empty_step(next(it)), forever(), clock() + 0.15 * window, clock, should_stop
         )
-    return Replay(tuple(calls), cpu_s, first_s, tuple(empty), paced_call_s=tuple(paced), pace_s=pace.pause_s)
+    return Replay(
+        tuple(calls),
+        cpu_s,
+        first_s,
+        tuple(empty),
+        paced_call_s=tuple(paced),
+        pace_s=pace.pause_s,
+        traced=traced,
+    )
 
 
 def _time_calls(
@@ -225,12 +243,7 @@ def _paced(
     iterator = iter(dataset)
     step(iterator)
     while len(times) < _PACED_CALLS and not should_stop():
-        pause_end = clock() + pace.pause_s
-        if pace.busy:
-            while clock() < pause_end:
-                pass
-        else:
-            time.sleep(pace.pause_s)
+        _pause(pace, clock)
         begin = clock()
         logs = step(iterator)
         now = clock()
@@ -239,6 +252,48 @@ def _paced(
             break
         _wait_for(logs)
     return times
+
+
+def _pause(pace: Pace, clock: Callable[[], float]) -> None:
+    if pace.pause_s < _PACE_LEAST_S:
+        return
+    if not pace.busy:
+        time.sleep(pace.pause_s)
+        return
+    end = clock() + pace.pause_s
+    while clock() < end:
+        pass
+
+
+def _traced(
+    step: Callable[[Any], Any],
+    dataset: Any,
+    pace: Pace,
+    until: float,
+    clock: Callable[[], float],
+    tracer: Tracer,
+    should_stop: Callable[[], bool],
+) -> Traced | Missing:
+    """Trace some calls at the job's pace, to see how long the step's own ops run."""
+    iterator = iter(dataset)
+    _wait_for(step(iterator))
+    if missing := tracer.start():
+        return missing
+    times: list[float] = []
+    try:
+        while len(times) < _TRACED_CALLS and not should_stop():
+            _pause(pace, clock)
+            begin = clock()
+            logs = step(iterator)
+            times.append(clock() - begin)
+            _wait_for(logs)
+            if clock() >= until and len(times) >= 3:
+                break
+    finally:
+        busy_s = tracer.stop()
+    if isinstance(busy_s, Missing):
+        return busy_s
+    return Traced(busy_s, tuple(times)) if times else Missing("no call was traced")
 
 
 def _wait_for(logs: Any) -> None:

@@ -85,6 +85,7 @@ class ModelReader:
 
     def __init__(self) -> None:
         self.missing = ""
+        self.gone = False
         self._read = tensorflow().data.experimental.get_model_proto
 
     def gaps(self, iterator: Any) -> tuple[int, list[float]] | None:
@@ -107,6 +108,8 @@ class ModelReader:
         return tuple(_stage(node) for node in proto.nodes.values()), int(proto.output)
 
     def _proto(self, iterator: Any) -> Any:
+        if self.gone:
+            return None
         for candidate in _leaves(iterator):
             try:
                 return self._read(candidate)
@@ -114,7 +117,10 @@ class ModelReader:
                 self.missing = f"this iterator has no model: {error}"
             except tensorflow().errors.OpError as error:
                 text = str(error.message).splitlines()[0] if error.message else type(error).__name__
-                self.missing = f"tf.data keeps no model of this pipeline ({text})"
+                why = "its autotuning is off" if "analytical model" in text else text
+                self.missing = f"tf.data keeps no model of this pipeline: {why}"
+                # It will not come later, and each question writes a warning to the caller's stderr.
+                self.gone = True
         return None
 
 

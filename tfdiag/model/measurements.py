@@ -26,6 +26,7 @@ __all__ = [
     "Replay",
     "Stage",
     "StageParameter",
+    "Traced",
     "ValidationRun",
 ]
 
@@ -153,6 +154,8 @@ class Live:
     """Wait for input inside the call; `nan` where the runtime did not tell."""
     traced: tuple[int, ...] = ()
     """Indices of the calls in which the step function was traced."""
+    held: tuple[int, ...] = ()
+    """Indices of the calls after which the recorder itself held up the loop, to look at what it has."""
     steps_per_call: int = 1
     wait_missing: str = ""
     """Why waits are not known, empty where they are."""
@@ -164,6 +167,15 @@ class Live:
     cut: str = ""
     """Why the run ended before it had enough steps, empty where it had."""
     nan_loss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Some calls under TensorFlow's profiler, which slows them down a little."""
+
+    busy_s: float
+    """Time in which the step's own ops ran, in all of the calls together."""
+    call_s: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +196,7 @@ class Replay:
     """The step compiled to a graph, where the job runs it eagerly."""
     graph_missing: str = ""
     steps_per_call: int = 1
+    traced: Traced | Missing = Missing("no call was traced")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,11 @@ def speedup(analysis: Analysis, after_s: float, low_s: float, high_s: float, sou
     if isinstance(analysis.step, Missing):
         return analysis.step
     mean = analysis.step.mean_s
-    slowest = max(high_s, after_s, 1e-9)
-    fastest = max(min(low_s, after_s), 1e-9)
+    # Nothing is known better than the step itself was.
+    low, high = analysis.step.mean.low, analysis.step.mean.high
+    noise = (high - low) / (2 * mean) if low is not None and high is not None and mean > 0 else 0.0
+    slowest = max(high_s, after_s, 1e-9) * (1 + noise)
+    fastest = max(min(low_s, after_s), 1e-9) / (1 + noise)
     return Quantity(
         mean / max(after_s, 1e-9),
         "x",

@@ -1,0 +1,93 @@
+"""The door to TensorFlow's profiler: a short trace of what the host does, as numbers.
+
+Private names and where they were seen, with what happens when they are gone: the trace is `Missing`, and
+dispatch is estimated.
+
+- `tensorflow.tsl.profiler.protobuf.xplane_pb2` (2.16 to 2.21), the form of the trace.
+- The name `ExecutorState::Process` (2.16 to 2.21) of the time in which a thread works through the ops of a
+  step.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from tfdiag.compat.tensorflow import tensorflow
+from tfdiag.model.quantity import Missing
+
+__all__ = ["Tracer"]
+
+_WORKING = "ExecutorState::Process"
+_HOST_LEVEL = 2
+"""Ops and iterators, without the threads' small change."""
+
+
+class Tracer:
+    """Records what the host does between `start` and `stop`; one at a time, as TensorFlow allows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "trace"
+        self.running = False
+
+    def start(self) -> Missing | None:
+        """Begin to record, or say why that can't be."""
+        tf = tensorflow()
+        try:
+            options = tf.profiler.experimental.ProfilerOptions(
+                host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=0
+            )
+            tf.profiler.experimental.start(str(self._folder), options=options)
+        except (tf.errors.OpError, AttributeError, TypeError) as error:
+            return Missing(f"the profiler can't be started: {error}")
+        self.running = True
+        return None
+
+    def stop(self) -> float | Missing:
+        """Stop, and give the time in which at least one thread worked on ops."""
+        if not self.running:
+            return Missing("no trace was running")
+        self.running = False
+        tf = tensorflow()
+        try:
+            tf.profiler.experimental.stop()
+        except tf.errors.OpError as error:
+            return Missing(f"the profiler could not be stopped: {error}")
+        try:
+            return _read(self._folder)
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _read(folder: Path) -> float | Missing:
+    files = sorted(folder.rglob("*.xplane.pb"))
+    if not files:
+        return Missing("the profiler wrote no trace")
+    try:
+        form = importlib.import_module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    except ImportError as error:
+        return Missing(f"the trace can't be read: {error}")
+    space = form.XSpace.FromString(files[-1].read_bytes())
+    working: list[tuple[float, float]] = []
+    for plane in space.planes:
+        names = {key: value.name for key, value in plane.event_metadata.items()}
+        working_ids = {key for key, name in names.items() if name == _WORKING}
+        for line in plane.lines if working_ids else ():
+            begin = line.timestamp_ns * 1e-9
+            for event in line.events:
+                if event.metadata_id in working_ids:
+                    at = begin + event.offset_ps * 1e-12
+                    working.append((at, at + event.duration_ps * 1e-12))
+    if not working:
+        return Missing("the trace holds no ops: this TensorFlow names its events otherwise")
+    return _union(np.array(sorted(working)))
+
+
+def _union(spans: np.ndarray) -> float:
+    """Measure how long at least one of the spans lasted; they come sorted by their begin."""
+    reach = np.maximum.accumulate(spans[:, 1])
+    begins = np.maximum(spans[:, 0], np.concatenate(([-np.inf], reach[:-1])))
+    return float(np.sum(np.maximum(0.0, spans[:, 1] - begins)))
