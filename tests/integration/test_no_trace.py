@@ -163,7 +163,7 @@ PHASES: dict[str, Callable[[Phases], bool]] = {
     "live run": lambda seen: seen.steps == 20,
     "input alone": lambda seen: seen.steps > 0 and seen.batches_since_step == 10,
     "replay": lambda seen: seen.steps_since_batch == 4,
-    "later in the replay": lambda seen: seen.steps_since_batch == 20,
+    "later in the replay": lambda seen: seen.steps_since_batch == 10,
 }
 
 
