@@ -27,7 +27,7 @@ def read_everything(_probe: Any) -> dict[str, Any]:
         if hasattr(value, "_fields_"):
             return {field[0]: plain(getattr(value, field[0])) for field in value._fields_}
         if hasattr(value, "pid"):
-            return {k: v for k, v in vars(value).items()}
+            return dict(vars(value).items())
         return value
 
     n.nvmlInit()

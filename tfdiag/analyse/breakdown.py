@@ -15,6 +15,8 @@ from tfdiag.stats import Estimate
 
 __all__ = ["ReplayFacts", "bounds_of", "break_down", "input_facts", "replay_facts"]
 
+_WAIT_OVER_ALONE = 1.5
+"""How much longer a batch may take beside a running step than alone."""
 _NO_BUS = "there is no accelerator, so nothing crosses a bus"
 
 
@@ -95,7 +97,9 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
     assert not isinstance(live, Missing)
     per_step = 1.0 / live.steps_per_call
     boundary, per_call = _boundary_per_call(steady)
-    wait, device, launch, unexplained = _inside_the_call(steady, replay)
+    wait, device, launch, unexplained = _inside_the_call(
+        steady, replay, input_facts(measurements.input_alone), live.steps_per_call
+    )
     restart = boundary.restart_s * per_call if boundary is not None else 0.0
     items = _host_items(steady, boundary, per_call)
     host = sum(item.per_step.value for item in items)
@@ -168,7 +172,9 @@ def _boundary_per_call(steady: Steady) -> tuple[Boundary | None, float]:
     return steady.boundary, 1.0 / max(1.0, steady.calls_per_epoch.value)
 
 
-def _inside_the_call(steady: Steady, replay: ReplayFacts | Missing) -> tuple[Maybe, Maybe, Maybe, Maybe]:
+def _inside_the_call(
+    steady: Steady, replay: ReplayFacts | Missing, alone: InputFacts | Missing, batches: int
+) -> tuple[Maybe, Maybe, Maybe, Maybe]:
     """Split the mean call: wait, compute, launch, and what nothing explains."""
     inside = steady.duration.value - steady.compile_s
     count = steady.calls
@@ -179,11 +185,14 @@ def _inside_the_call(steady: Steady, replay: ReplayFacts | Missing) -> tuple[May
         step = inside - steady.wait.value
     else:
         estimate = max(0.0, inside - replay.paced.value)
+        if not isinstance(alone, Missing):
+            # A step can't wait much longer for its batches than they take to be made.
+            estimate = min(estimate, _WAIT_OVER_ALONE * alone.batch.high * batches)
         wait = Quantity(
             estimate,
             "s",
-            max(0.0, steady.duration.low - steady.compile_s - replay.paced.high),
-            max(0.0, steady.duration.high - steady.compile_s - replay.paced.low),
+            min(estimate, max(0.0, steady.duration.low - steady.compile_s - replay.paced.high)),
+            max(estimate, steady.duration.high - steady.compile_s - replay.paced.low),
             "estimated",
             f"the call less the replay, because {steady.wait.reason}",
             count,

@@ -25,6 +25,10 @@ def input_wait(analysis: Analysis) -> float:
     wait: Maybe = analysis.step.segments["input_wait"]
     if isinstance(wait, Missing):
         raise Undecided(f"the wait for input is not known: {wait.reason}")
+    if wait.origin == "estimated" and analysis.share(wait.low or 0.0) < COST_SHARE <= analysis.share(
+        wait.value
+    ):
+        raise Undecided("the wait for input is estimated, and its interval reaches down to nothing")
     return wait.value
 
 

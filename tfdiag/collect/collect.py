@@ -253,6 +253,7 @@ class _Collection:
             request.model.fit(**request.source.fresh(), **kwargs)
         finally:
             callback.close()
+            callback.take_down()
 
     def _epochs(self, kwargs: Mapping[str, Any]) -> int:
         """Give enough epochs; an input that can be read once has those that the caller asked for."""

@@ -37,6 +37,7 @@ class Instrument:
         self._wrapped: Callable[..., Any] | None = None
         self._original: Any = None
         self._iterator: Any = None
+        self._iterators: list[Any] = []
         self._test: tuple[Any, Any] | None = None
         self._replaced: list[tuple[list[Any], int, Any]] = []
 
@@ -98,6 +99,7 @@ class Instrument:
         original = model.__dict__.get("test_function")
         if original is None:
             return
+        self._iterators.extend(keras.validation_iterators(model))
         wrapped = self.recorder.instrument_test(original, self._stop_test)
         self._test = (original, wrapped)
         model.test_function = wrapped
@@ -119,8 +121,14 @@ class Instrument:
             self.recorder.stop_at = 0.0
             raise StopIteration
 
+    def take_down(self) -> None:
+        """End the iterators of a `fit` that is over, which Keras leaves to garbage collection."""
+        iterators, self._iterators = self._iterators, []
+        for iterator in iterators:
+            keras.take_down(iterator)
+
     def _wrap_callbacks(self) -> None:
-        entries = _callback_entries(self._owner)
+        entries, self._iterators = _fit_of(self._owner)
         if entries is None:
             return
         counts: dict[str, int] = {}
@@ -168,17 +176,21 @@ def _guard(timed: Callable[..., Any], detach: Callable[[], None]) -> Callable[..
     return guarded
 
 
-def _callback_entries(owner: Any) -> list[Any] | None:
-    """Find the list of the `CallbackList` that is calling `owner`.
+def _fit_of(owner: Any) -> tuple[list[Any] | None, list[Any]]:
+    """Find the list of the `CallbackList` that is calling `owner`, and what its `fit` iterates over.
 
-    Nothing that a callback is given leads to the list it stands in; the frame that calls it does.
+    Nothing that a callback is given leads to them; the frames that call it do.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # only the stack knows the list
+    entries: list[Any] | None = None
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # only the stack knows them
     for _ in range(_FRAMES_UP):
         if frame is None:
-            return None
-        entries = getattr(frame.f_locals.get("self"), "callbacks", None)
-        if isinstance(entries, list) and any(entry is owner for entry in entries):
-            return entries
+            break
+        if entries is None:
+            found = getattr(frame.f_locals.get("self"), "callbacks", None)
+            if isinstance(found, list) and any(entry is owner for entry in found):
+                entries = found
+        elif frame.f_code.co_name == "fit":
+            return entries, keras.epoch_iterators(frame.f_locals)
         frame = frame.f_back
-    return None
+    return entries, []

@@ -58,6 +58,7 @@ class Snapshot:
     def restore(self) -> None:
         """Put everything back; what can't be put back does not keep the rest from it."""
         failures: list[str] = []
+        OpError = tensorflow.op_error()  # noqa: N806  # a class
         for thing, attributes in self._objects:
             _restore_attributes(thing, attributes)
         for container, contents in self._containers:
@@ -67,7 +68,7 @@ class Snapshot:
         for variable, value in self._values:
             try:
                 variable.assign(value)
-            except (ValueError, TypeError, RuntimeError) as error:
+            except (OpError, ValueError, TypeError, RuntimeError) as error:
                 failures.append(f"{getattr(variable, 'name', '?')}: {error}")
         python, numpy_state, eager, keras_state = self._random
         random.setstate(python)
@@ -136,10 +137,11 @@ class Snapshot:
                 f"the model's state takes {self.bytes / 2**30:.1f} GiB; neither memory "
                 f"({free / 2**30:.1f} GiB free) nor the disk of {tempfile.gettempdir()} has room for a copy"
             )
+        OpError = tensorflow.op_error()  # noqa: N806  # a class
         for index, variable in enumerate(self._variables.values()):
             try:
                 value = variable.numpy()
-            except (RuntimeError, ValueError, AttributeError, NotImplementedError) as error:
+            except (OpError, RuntimeError, ValueError, AttributeError) as error:
                 name = getattr(variable, "name", repr(variable))
                 raise ModelError(
                     f"the variable {name} can't be read ({error}), so it could not be put back; "

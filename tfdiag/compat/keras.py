@@ -4,6 +4,9 @@ Private names and where they were seen, with what happens when they are gone:
 
 - `keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER` (3.3 to 3.15): the counters behind automatic
   names move on.
+- `epoch_iterator` among the locals of `fit`, `._epoch_iterator`, `.data_adapter` and its `.enqueuer`,
+  `model._eval_epoch_iterator` (3.3 to 3.15): an iterator that was told to stop is taken down whenever Python
+  collects garbage.
 - `keras.src.trainers.data_adapters.get_data_adapter` (3.3 to 3.15), `tf_keras.src.engine.data_adapter`
   (2.16 to 2.21): arrays, generators and PyDatasets can't be read without the model, and the
   input alone is `Missing`.
@@ -28,6 +31,7 @@ __all__ = [
     "backend_of",
     "callback_base",
     "carry_context",
+    "epoch_iterators",
     "epoch_length",
     "flavour",
     "global_state",
@@ -112,7 +116,8 @@ def global_state() -> dict[str, Any]:
     if tracker is None:
         return {}
     return {
-        key: (copy.copy(value) if isinstance(value, dict) else value) for key, value in vars(tracker).items()
+        key: (copy.copy(value) if isinstance(value, (dict, list)) else value)
+        for key, value in vars(tracker).items()
     }
 
 
@@ -126,12 +131,43 @@ def restore_global_state(kept: dict[str, Any]) -> None:
             delattr(tracker, key)
     for key, value in kept.items():
         current = getattr(tracker, key, None)
+        # The same object, so that whoever holds it sees it as it was; never one that threads would share.
         if isinstance(value, dict) and isinstance(current, dict):
-            # The same object, so that whoever holds it sees it as it was.
             current.clear()
             current.update(value)
+        elif isinstance(value, list) and isinstance(current, list):
+            current[:] = value
         else:
-            setattr(tracker, key, value)
+            setattr(tracker, key, _own(value))
+
+
+def epoch_iterators(frame_locals: dict[str, Any]) -> list[Any]:
+    """Give what a running `fit` iterates over, from its local variables."""
+    iterator = frame_locals.get("epoch_iterator")
+    return [] if iterator is None else [iterator]
+
+
+def validation_iterators(model: Any) -> list[Any]:
+    """Give what the validation of a running `fit` iterates over."""
+    iterator = getattr(model, "_eval_epoch_iterator", None)
+    return [] if iterator is None else [iterator]
+
+
+def take_down(epoch_iterator: Any) -> None:
+    """End an epoch iterator of a `fit` that was told to stop.
+
+    Keras leaves a circle of it and its generator behind, which some later garbage collection takes down: in
+    the middle of anything, waiting for tf.data's tuning to end. And the workers of a PyDataset go on.
+    """
+    generator = getattr(epoch_iterator, "_epoch_iterator", None)
+    if hasattr(generator, "close"):
+        generator.close()
+    for name in ("_epoch_iterator", "_current_iterator"):
+        if hasattr(epoch_iterator, name):
+            setattr(epoch_iterator, name, None)
+    enqueuer = getattr(getattr(epoch_iterator, "data_adapter", None), "enqueuer", None)
+    if enqueuer is not None and enqueuer.is_running():
+        enqueuer.stop()
 
 
 def seed_generators() -> list[Any]:

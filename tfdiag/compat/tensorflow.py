@@ -116,6 +116,11 @@ def variables_of_function(function: Any) -> list[Any]:
     return list(variables.values())
 
 
+def op_error() -> type[Exception]:
+    """Give the class of what TensorFlow raises when an op fails."""
+    return tensorflow().errors.OpError  # type: ignore[no-any-return]  # TensorFlow is untyped
+
+
 def is_variable(value: Any) -> bool:
     """Say whether `value` is a TensorFlow variable, distributed or not."""
     tf = tensorflow()

@@ -106,6 +106,11 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
         if self._instrument is not None:
             self._instrument.detach()
 
+    def take_down(self) -> None:
+        """End the iterators of a `fit` that is over, instead of leaving them to garbage collection."""
+        if self._instrument is not None:
+            self._instrument.take_down()
+
     # --- what Keras calls ---------------------------------------------------------------------------
 
     def set_params(self, params: Mapping[str, Any]) -> None:
