@@ -53,7 +53,7 @@ class Instrument:
         original = getattr(original, "__tfdiag_original__", original)
         wrapped = self.recorder.instrument(original, tensorflow.tracing_count(original))
 
-        ends_epoch = (StopIteration, tensorflow.tensorflow().errors.OutOfRangeError)
+        ends_epoch = tensorflow.end_of_data()
 
         def guarded(iterator: Any) -> Any:
             self._iterator = iterator

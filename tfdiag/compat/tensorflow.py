@@ -20,6 +20,7 @@ from tfdiag.errors import TensorFlowMissingError
 __all__ = [
     "device_list",
     "eager_random_state",
+    "end_of_data",
     "global_random_variable",
     "in_function",
     "restore_eager_random_state",
@@ -53,6 +54,11 @@ def tensorflow() -> Any:
 def version() -> str:
     """Give TensorFlow's version."""
     return str(tensorflow().__version__)
+
+
+def end_of_data() -> tuple[type[BaseException], ...]:
+    """Give the exceptions with which a train function says that its iterator has no more batches."""
+    return StopIteration, tensorflow().errors.OutOfRangeError
 
 
 def in_function() -> bool:
