@@ -23,6 +23,7 @@ __all__ = [
     "end_of_data",
     "global_random_variable",
     "in_function",
+    "op_error",
     "restore_eager_random_state",
     "tensorflow",
     "tracing_count",
@@ -59,6 +60,11 @@ def version() -> str:
 def end_of_data() -> tuple[type[BaseException], ...]:
     """Give the exceptions with which a train function says that its iterator has no more batches."""
     return StopIteration, tensorflow().errors.OutOfRangeError
+
+
+def op_error() -> type[Exception]:
+    """Give the base of what operations raise; it is no RuntimeError."""
+    return tensorflow().errors.OpError  # type: ignore[no-any-return]  # TensorFlow is untyped
 
 
 def in_function() -> bool:
@@ -151,7 +157,7 @@ def restore_eager_random_state(state: Any) -> None:
     """Put back what `eager_random_state` kept."""
     context = _context()
     if hasattr(context, "_rng"):
-        context._rng = state
+        context._rng = copy.deepcopy(state)  # drawing changes it, and it may be put back again
 
 
 def _context() -> Any:
