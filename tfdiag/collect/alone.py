@@ -39,7 +39,7 @@ def measure_alone(
     processor = time.process_time()
     last = clock()
     last_check = 0
-    exhausted = (StopIteration, tensorflow.tensorflow().errors.OutOfRangeError)
+    exhausted = tensorflow.end_of_data()
     while last < until and not should_stop():
         try:
             next(iterator)

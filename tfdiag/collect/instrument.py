@@ -28,35 +28,53 @@ _FRAMES_UP = 8
 
 
 class Instrument:
-    """What is hung into one `fit`."""
+    """What is hung into one `fit`.
+
+    Several may hang in one model: two in one `fit`, one in a `fit` inside a `fit`, and what a `fit` left that
+    died where no exception passes through us. Each takes itself off from where it stands, and passes on what
+    it is asked once it is off.
+    """
 
     def __init__(self, recorder: Recorder, owner: Any) -> None:
         self.recorder = recorder
         self._owner = owner
         self._model: Any = None
+        self._entries: list[Any] | None = None
         self._wrapped: Callable[..., Any] | None = None
-        self._original: Any = None
+        self._found: Any = None
         self._iterator: Any = None
         self._iterators: list[Any] = []
         self._test: tuple[Any, Any] | None = None
-        self._replaced: list[tuple[list[Any], int, Any]] = []
+        self._replaced: list[tuple[int, Any, _Timed]] = []
 
     @property
     def attached(self) -> bool:
         """Say whether anything is hung in."""
         return self._model is not None
 
+    @property
+    def tests(self) -> bool:
+        """Say whether the test function is wrapped."""
+        return self._test is not None
+
     def attach(self, model: Any) -> None:
         """Wrap the train function and the other callbacks of the `fit` that is beginning."""
         self.detach()
-        original = model.train_function
-        # A `fit` that died without an exception passing through us has left its wrapper behind.
-        original = getattr(original, "__tfdiag_original__", original)
-        wrapped = self.recorder.instrument(original, tensorflow.tracing_count(original))
-
-        ends_epoch = (StopIteration, tensorflow.tensorflow().errors.OutOfRangeError)
+        self._entries = _callback_entries(self._owner)
+        running = _running_lists()
+        # What is still at work is put back in the end; what a dead fit left is not.
+        self._found = _peeled(model.train_function, lambda other: other.attached and other.runs_in(running))
+        # Of that, the others in this very fit go on seeing its steps; those of a fit around it must not.
+        original = _peeled(
+            self._found, lambda other: self._entries is not None and other.runs_in([self._entries])
+        )
+        bare = _peeled(original, lambda _: False)
+        wrapped = self.recorder.instrument(original, tensorflow.tracing_count(bare))
+        ends_epoch = tensorflow.end_of_data()
 
         def guarded(iterator: Any) -> Any:
+            if self._model is None:
+                return original(iterator)
             self._iterator = iterator
             try:
                 return wrapped(iterator)
@@ -66,8 +84,8 @@ class Instrument:
                 self.detach()
                 raise
 
-        guarded.__tfdiag_original__ = original  # type: ignore[attr-defined]
-        self._model, self._original, self._wrapped = model, original, guarded
+        self._model, self._wrapped = model, _marked(guarded, original, self)
+        self._iterators = _iterators_of_fit()
         model.train_function = guarded
         self._wrap_callbacks()
 
@@ -77,12 +95,13 @@ class Instrument:
         if model is None:
             return
         if model.__dict__.get("train_function") is self._wrapped:
-            model.train_function = self._original
-        self._original = self._wrapped = self._iterator = None
+            model.train_function = _peeled(self._found, lambda other: other.attached)
+        self._found = self._wrapped = self._iterator = None
         self._detach_test(model)
-        for entries, index, callback in self._replaced:
-            if index < len(entries) and isinstance(entries[index], _Timed):
-                entries[index] = callback
+        entries, self._entries = self._entries or [], None
+        for index, callback, timed in self._replaced:
+            if index < len(entries) and entries[index] is timed:
+                entries[index] = _bare(callback, lambda other: other.attached)
         self._replaced = []
 
     def epoch_ends(self) -> None:
@@ -100,9 +119,23 @@ class Instrument:
         if original is None:
             return
         self._iterators.extend(keras.validation_iterators(model))
+        original = _peeled(original, lambda other: other.tests)
         wrapped = self.recorder.instrument_test(original, self._stop_test)
-        self._test = (original, wrapped)
-        model.test_function = wrapped
+        ends_epoch = tensorflow.end_of_data()
+
+        def guarded(iterator: Any) -> Any:
+            if self._test is None:
+                return original(iterator)
+            try:
+                return wrapped(iterator)
+            except ends_epoch:
+                raise
+            except BaseException:
+                self.detach()
+                raise
+
+        self._test = (original, _marked(guarded, original, self))
+        model.test_function = guarded
 
     def detach_test(self) -> None:
         """Unwrap the test function."""
@@ -112,7 +145,7 @@ class Instrument:
     def _detach_test(self, model: Any) -> None:
         pair, self._test = self._test, None
         if pair is not None and model.__dict__.get("test_function") is pair[1]:
-            model.test_function = pair[0]
+            model.test_function = _peeled(pair[0], lambda other: other.tests)
 
     def _stop_test(self) -> None:
         if hasattr(self._model, "stop_evaluating"):
@@ -127,27 +160,53 @@ class Instrument:
         for iterator in iterators:
             keras.take_down(iterator)
 
+    def runs_in(self, lists: list[list[Any]]) -> bool:
+        """Say whether it is hung into the `fit` with one of these lists of callbacks."""
+        return any(entries is self._entries for entries in lists)
+
     def _wrap_callbacks(self) -> None:
-        entries, self._iterators = _fit_of(self._owner)
-        if entries is None:
-            return
         counts: dict[str, int] = {}
-        for index, callback in enumerate(entries):
-            if callback is self._owner:
+        for index, callback in enumerate(self._entries or []):
+            itself = _bare(callback, lambda _: False)
+            if itself is self._owner:
                 continue
-            name = type(callback).__name__
+            name = type(itself).__name__
             counts[name] = counts.get(name, 0) + 1
             if counts[name] > 1:
                 name = f"{name} #{counts[name]}"
-            entries[index] = _Timed(callback, name, self.recorder, self.detach)
-            self._replaced.append((entries, index, callback))
+            timed = _Timed(callback, name, self)
+            self._replaced.append((index, callback, timed))
+            assert self._entries is not None
+            self._entries[index] = timed
+
+
+def _marked(function: Any, original: Any, instrument: Instrument) -> Callable[..., Any]:
+    function.__tfdiag_original__, function.__tfdiag_instrument__ = original, instrument
+    return function  # type: ignore[no-any-return]  # it came as one that can be marked
+
+
+def _peeled(function: Any, keep: Callable[[Instrument], bool]) -> Any:
+    """Take off the outer wrappers of instruments that are not to be kept."""
+    while (instrument := getattr(function, "__tfdiag_instrument__", None)) is not None:
+        if keep(instrument):
+            break
+        function = function.__tfdiag_original__
+    return function
+
+
+def _bare(callback: Any, keep: Callable[[Instrument], bool]) -> Any:
+    """Give what stands behind those that stand in for a callback, up to one that is to be kept."""
+    while isinstance(callback, _Timed) and not keep(callback.__dict__["_tfdiag_instrument"]):
+        callback = callback.__dict__["_tfdiag_callback"]
+    return callback
 
 
 class _Timed:
     """Stands in Keras' list for a callback, and times those of its methods that do something."""
 
-    def __init__(self, callback: Any, name: str, recorder: Recorder, detach: Callable[[], None]) -> None:
+    def __init__(self, callback: Any, name: str, instrument: Instrument) -> None:
         self.__dict__["_tfdiag_callback"] = callback
+        self.__dict__["_tfdiag_instrument"] = instrument
         base = keras.callback_base()
         for method in _METHODS:
             function = getattr(callback, method, None)
@@ -155,7 +214,8 @@ class _Timed:
                 continue
             implementation = getattr(function, "__func__", function)
             if implementation is not getattr(base, method, None):
-                function = _guard(recorder.time_callback(name, method, function), detach)
+                timed = instrument.recorder.time_callback(name, method, function)
+                function = _guard(timed, instrument.detach)
             self.__dict__[method] = function
 
     def __getattr__(self, name: str) -> Any:
@@ -176,21 +236,38 @@ def _guard(timed: Callable[..., Any], detach: Callable[[], None]) -> Callable[..
     return guarded
 
 
-def _fit_of(owner: Any) -> tuple[list[Any] | None, list[Any]]:
-    """Find the list of the `CallbackList` that is calling `owner`, and what its `fit` iterates over.
+def _callback_entries(owner: Any) -> list[Any] | None:
+    """Find the list of the `CallbackList` that is calling `owner`.
 
-    Nothing that a callback is given leads to them; the frames that call it do.
+    Nothing that a callback is given leads to the list it stands in; the frame that calls it does.
     """
-    entries: list[Any] | None = None
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # only the stack knows them
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # only the stack knows the list
     for _ in range(_FRAMES_UP):
         if frame is None:
-            break
-        if entries is None:
-            found = getattr(frame.f_locals.get("self"), "callbacks", None)
-            if isinstance(found, list) and any(entry is owner for entry in found):
-                entries = found
-        elif frame.f_code.co_name == "fit":
-            return entries, keras.epoch_iterators(frame.f_locals)
+            return None
+        entries = getattr(frame.f_locals.get("self"), "callbacks", None)
+        if isinstance(entries, list) and any(_bare(e, lambda _: False) is owner for e in entries):
+            return entries
         frame = frame.f_back
-    return entries, []
+    return None
+
+
+def _iterators_of_fit() -> list[Any]:
+    """Find what the innermost running `fit` iterates over."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # only the stack knows it
+    while frame is not None:
+        if frame.f_code.co_name == "fit":
+            return keras.epoch_iterators(frame.f_locals)
+        frame = frame.f_back
+    return []
+
+
+def _running_lists() -> list[list[Any]]:
+    """Find the lists of callbacks of all the `fit`s that this call stands in."""
+    found = []
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # only the stack knows what is running
+    while frame is not None:
+        if frame.f_code.co_name == "fit":
+            found.append(getattr(frame.f_locals.get("callbacks"), "callbacks", None))
+        frame = frame.f_back
+    return [entries for entries in found if isinstance(entries, list)]

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tfdiag.compat.tfdata import ModelReader, is_iterator
+from tfdiag.compat.tensorflow import end_of_data
+from tfdiag.compat.tfdata import GAPS_KEPT, ModelReader, is_iterator
 from tfdiag.model.measurements import BoundaryEvent, CallbackTime, Live, Stage, ValidationRun
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.stats import median
@@ -66,6 +67,7 @@ class Recorder:
         self.looks_s = 0.0
         self.empty_epochs = 0
         self._epoch_calls = 0
+        self._past_end = 0
         self.abort = False
         """Unwind at the end of the next call, whatever it costs."""
         self._reader = ModelReader()
@@ -96,12 +98,16 @@ class Recorder:
         append = calls.append
         seen = tracing() if tracing is not None else 0
         slow = 0.0
+        ends_epoch = end_of_data()
 
         def instrumented(iterator: Any) -> Any:
             nonlocal seen, slow
             start = clock()
             try:
                 result = train_function(iterator)
+            except ends_epoch:
+                self._past_end += 1
+                raise
             except BaseException:
                 self.failed_call = self.dropped + len(calls)
                 raise
@@ -168,6 +174,7 @@ class Recorder:
         calls = self.dropped + len(self.calls)
         if kind == "epoch_begin":
             self._epoch_calls = calls
+            self._past_end = 0
         elif kind == "epoch_end" and calls == self._epoch_calls:
             self.empty_epochs += 1
         self.events.append(BoundaryEvent(kind, self.clock(), calls))
@@ -300,12 +307,17 @@ class Recorder:
         if self.stages is None or count >= 40:
             # Cheap, and the latest one says most about the steady state.
             self.stages = self._reader.stages(iterator) or self.stages
-        _, gaps = reading
-        # Gaps end where the last call took its last batch; a call takes steps_per_call batches. The gap
-        # behind a call's last batch lasts until the next call, so that a period less its gaps is wait.
+        elements, gaps = reading
         per_call = self.steps_per_call
+        inside_last = (elements - 1) % per_call
+        if inside_last != per_call - 1 and (self._past_end or len(gaps) >= GAPS_KEPT):
+            return  # the data ended inside a call, and nobody knows in how many tries
+        # Asking past the end makes a gap too, but no element.
+        asked = self._past_end if len(gaps) >= GAPS_KEPT else max(0, len(gaps) - (elements - 1))
+        # The other gaps end where the last call took its last batch; a call takes steps_per_call batches. The
+        # gap behind a call's last batch lasts until the next call, so that a period less its gaps is wait.
         last = count - 1
-        position = len(gaps) - (per_call - 1)  # gaps inside the last call belong to no period yet
+        position = len(gaps) - asked - inside_last  # gaps inside the last call belong to no period yet
         call = last - 1
         while call >= 0 and position - per_call >= 0:
             if math.isnan(self.waits[call]):
@@ -319,7 +331,8 @@ class Recorder:
         calls = self.dropped + len(self.calls) - self._block_start
         return [
             CallbackTime(name, method, self._block_start, calls, int(count), total)
-            for (name, method), (count, total) in self._open.items()
+            # A copy, because Keras may run batch hooks on a thread of its own.
+            for (name, method), (count, total) in list(self._open.items())
         ]
 
     def _close_block(self) -> None:

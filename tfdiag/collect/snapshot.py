@@ -58,7 +58,6 @@ class Snapshot:
     def restore(self) -> None:
         """Put everything back; what can't be put back does not keep the rest from it."""
         failures: list[str] = []
-        OpError = tensorflow.op_error()  # noqa: N806  # a class
         for thing, attributes in self._objects:
             _restore_attributes(thing, attributes)
         for container, contents in self._containers:
@@ -68,7 +67,7 @@ class Snapshot:
         for variable, value in self._values:
             try:
                 variable.assign(value)
-            except (OpError, ValueError, TypeError, RuntimeError) as error:
+            except (ValueError, TypeError, RuntimeError, tensorflow.op_error()) as error:
                 failures.append(f"{getattr(variable, 'name', '?')}: {error}")
         python, numpy_state, eager, keras_state = self._random
         random.setstate(python)
@@ -137,11 +136,13 @@ class Snapshot:
                 f"the model's state takes {self.bytes / 2**30:.1f} GiB; neither memory "
                 f"({free / 2**30:.1f} GiB free) nor the disk of {tempfile.gettempdir()} has room for a copy"
             )
-        OpError = tensorflow.op_error()  # noqa: N806  # a class
+        unreadable = (
+            RuntimeError, ValueError, AttributeError, NotImplementedError, tensorflow.op_error(),
+        )  # fmt: skip
         for index, variable in enumerate(self._variables.values()):
             try:
                 value = variable.numpy()
-            except (OpError, RuntimeError, ValueError, AttributeError) as error:
+            except unreadable as error:
                 name = getattr(variable, "name", repr(variable))
                 raise ModelError(
                     f"the variable {name} can't be read ({error}), so it could not be put back; "
@@ -150,9 +151,12 @@ class Snapshot:
             self._values.append((variable, self._spilled(index, value) if spill else value))
 
     def _spilled(self, index: int, value: Any) -> Any:
-        path = self._folder / f"variable-{index}.npy"
-        np.save(path, value)
-        return np.load(path, mmap_mode="r")
+        if not value.nbytes or value.dtype.hasobject:
+            return value  # nothing that could be mapped
+        path = self._folder / f"variable-{index}.bin"
+        # Bytes, because a file of numpy's own format forgets bfloat16 and its like.
+        value.tofile(path)
+        return np.memmap(path, dtype=value.dtype, mode="r", shape=value.shape)
 
 
 def _owned(thing: Any) -> bool:
@@ -207,15 +211,15 @@ _ABSENT = object()
 def _refill(container: Any, contents: Any) -> None:
     """Give a container its contents back, past what its class does on change."""
     if isinstance(container, dict):
-        if dict.__len__(container) == len(contents) and all(
-            key in container and dict.__getitem__(container, key) is value for key, value in contents.items()
+        # An OrderedDict keeps its order beside the dict.
+        kind = collections.OrderedDict if isinstance(container, collections.OrderedDict) else dict
+        if kind.__len__(container) == len(contents) and all(
+            key is kept and value is contents[kept]
+            for (key, value), kept in zip(kind.items(container), contents, strict=True)
         ):
             return
-        dict.clear(container)
-        dict.update(container, contents)
-        if isinstance(container, collections.OrderedDict):  # keeps its order beside the dict
-            for key in contents:
-                container.move_to_end(key)
+        kind.clear(container)
+        kind.update(container, contents)
     elif isinstance(container, list):
         if len(contents) != list.__len__(container) or any(
             a is not b for a, b in zip(list.__iter__(container), contents, strict=False)

@@ -30,9 +30,11 @@ class Worker:
         self._clock = clock
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.abandoned = False
+        self._lock = threading.Lock()
+        self._over = False
         self._on_return: Callable[[], None] | None = None
         self.returned = threading.Event()
-        """Set once the thread is out of the work that was abandoned."""
+        """Set once the thread is out of all its work, and `on_return` of a thread that was left has run."""
         context = contextvars.copy_context()
         scope = keras.carry_context()
 
@@ -40,11 +42,13 @@ class Worker:
             with scope:
                 while (work := self._work.get()) is not None:
                     work()
-                    if self.abandoned:
-                        break
-            if self._on_return is not None:
-                self._on_return()
-            self.returned.set()
+            with self._lock:
+                self._over, on_return = True, self._on_return
+            try:
+                if on_return is not None:
+                    on_return()
+            finally:
+                self.returned.set()  # whoever waits must not wait for ever
 
         self._thread = threading.Thread(target=context.run, args=(body,), name="tfdiag-job", daemon=True)
         self._thread.start()
@@ -78,10 +82,10 @@ class Worker:
                     raise Abandoned  # noqa: TRY301  # handled like Ctrl-C, just below
         except BaseException:
             if not done.is_set():
-                # Ctrl-C, or time is up: the thread ends as soon as it comes back.
+                # Ctrl-C, or time is up: the thread ends as soon as it comes back. A second Ctrl-C leaves it.
+                self.abandoned = True
                 stop()
-                if not done.wait(max(0.05, grace_s)):
-                    self.abandoned = True
+                self.abandoned = not done.wait(max(0.05, grace_s))
             raise
         if failure:
             error = failure.pop()
@@ -94,10 +98,14 @@ class Worker:
 
     def close(self, on_return: Callable[[], None] | None = None) -> None:
         """End the thread; where it is still in abandoned work, `on_return` runs when it is out."""
-        if self.abandoned:
-            self._on_return = on_return
-            if self.returned.is_set() and on_return is not None:
-                on_return()
-            return
+        # Always: a thread that came back just after it was given up waits for more like any other.
         self._work.put(None)
-        self._thread.join()
+        if not self.abandoned:
+            self._thread.join()
+            return
+        with self._lock:
+            over = self._over
+            if not over:
+                self._on_return = on_return
+        if over and on_return is not None:
+            on_return()

@@ -115,10 +115,12 @@ def global_state() -> dict[str, Any]:
     tracker = _state_tracker()
     if tracker is None:
         return {}
-    return {
-        key: (copy.copy(value) if isinstance(value, (dict, list)) else value)
-        for key, value in vars(tracker).items()
-    }
+    return {key: _own(value) for key, value in vars(tracker).items()}
+
+
+def _own(value: Any) -> Any:
+    """Copy a container, so that no two threads share it."""
+    return copy.copy(value) if isinstance(value, (dict, list)) else value
 
 
 def restore_global_state(kept: dict[str, Any]) -> None:
@@ -159,7 +161,7 @@ def take_down(epoch_iterator: Any) -> None:
     Keras leaves a circle of it and its generator behind, which some later garbage collection takes down: in
     the middle of anything, waiting for tf.data's tuning to end. And the workers of a PyDataset go on.
     """
-    generator = getattr(epoch_iterator, "_epoch_iterator", None)
+    generator: Any = getattr(epoch_iterator, "_epoch_iterator", None)
     if hasattr(generator, "close"):
         generator.close()
     for name in ("_epoch_iterator", "_current_iterator"):

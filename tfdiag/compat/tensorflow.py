@@ -20,8 +20,10 @@ from tfdiag.errors import TensorFlowMissingError
 __all__ = [
     "device_list",
     "eager_random_state",
+    "end_of_data",
     "global_random_variable",
     "in_function",
+    "op_error",
     "restore_eager_random_state",
     "tensorflow",
     "tracing_count",
@@ -53,6 +55,16 @@ def tensorflow() -> Any:
 def version() -> str:
     """Give TensorFlow's version."""
     return str(tensorflow().__version__)
+
+
+def end_of_data() -> tuple[type[BaseException], ...]:
+    """Give the exceptions with which a train function says that its iterator has no more batches."""
+    return StopIteration, tensorflow().errors.OutOfRangeError
+
+
+def op_error() -> type[Exception]:
+    """Give the base of what operations raise; it is no RuntimeError."""
+    return tensorflow().errors.OpError  # type: ignore[no-any-return]  # TensorFlow is untyped
 
 
 def in_function() -> bool:
@@ -116,11 +128,6 @@ def variables_of_function(function: Any) -> list[Any]:
     return list(variables.values())
 
 
-def op_error() -> type[Exception]:
-    """Give the class of what TensorFlow raises when an op fails."""
-    return tensorflow().errors.OpError  # type: ignore[no-any-return]  # TensorFlow is untyped
-
-
 def is_variable(value: Any) -> bool:
     """Say whether `value` is a TensorFlow variable, distributed or not."""
     tf = tensorflow()
@@ -150,7 +157,7 @@ def restore_eager_random_state(state: Any) -> None:
     """Put back what `eager_random_state` kept."""
     context = _context()
     if hasattr(context, "_rng"):
-        context._rng = state
+        context._rng = copy.deepcopy(state)  # drawing changes it, and it may be put back again
 
 
 def _context() -> Any:

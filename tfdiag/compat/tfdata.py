@@ -21,6 +21,7 @@ from tfdiag.model.measurements import Stage, StageParameter
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [
+    "GAPS_KEPT",
     "Copied",
     "ModelReader",
     "autotune_enabled",
@@ -34,7 +35,7 @@ __all__ = [
     "written_functions",
 ]
 
-_GAPS_KEPT = 100
+GAPS_KEPT = 100
 """The runtime remembers this many gaps between calls, and forgets those over ten seconds."""
 
 _SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
@@ -96,7 +97,7 @@ class ModelReader:
         elements = int(proto.nodes[proto.output].num_elements)
         gaps = [gap * 1e-6 for gap in proto.gap_times]
         # A gap of over ten seconds is dropped by the runtime; then nobody knows which one is gone.
-        if len(gaps) < min(elements - 1, _GAPS_KEPT):
+        if len(gaps) < min(elements - 1, GAPS_KEPT):
             return elements, []
         return elements, gaps
 

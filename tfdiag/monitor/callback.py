@@ -126,6 +126,7 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
             on_look=self._look if self._every is not None else None,
         )
         self._next_report = self._every or 0
+        self.close()  # what an earlier fit left that died
         self._instrument = Instrument(self._recorder, self)
         self._instrument.attach(self.model)
         self._recorder.event("train_begin")
