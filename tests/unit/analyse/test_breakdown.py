@@ -45,12 +45,13 @@ JOBS: dict[str, dict[str, Any]] = {
     "no waits": {"wait": 5 * MS, "waits": False},
     "no replay": {"wait": 5 * MS, "replay": False},
     "neither": {"wait": 5 * MS, "replay": False, "waits": False},
+    "retraces": {"wait": 2 * MS, "retraces": tuple(range(100, 200, 4)), "retrace": 60 * MS},
     "noise": {"wait": 5 * MS, "noise": 0.2, "loop": 1 * MS, "callbacks": {"A": 2 * MS}},
     "outliers": {"noise": 0.05, "extra": {150: 0.3, 170: 0.1}},
     "eager": {"dispatch": 8 * MS, "compute": 2 * MS, "graph": 2.5 * MS, "job": {"run_eagerly": True}},
 }  # fmt: skip
 
-EXACT = sorted(set(JOBS) - {"noise", "outliers", "no waits", "no replay", "neither", "eager"})
+EXACT = sorted(set(JOBS) - {"noise", "outliers", "retraces", "no waits", "no replay", "neither", "eager"})
 
 
 def step(**parts: Any) -> Step:
@@ -169,6 +170,25 @@ def test_callbacks_never_exceed_what_lies_between():
     assert parts["callback A.on_train_batch_end"] == pytest.approx(2 * MS)
     assert parts["callback B.on_train_batch_end"] == pytest.approx(1 * MS)
     assert parts["loop"] == pytest.approx(0, abs=1e-9)
+
+
+def test_callbacks_never_exceed_what_lies_between_epochs():
+    """Callbacks of an epoch that took longer than the gap are cut to it, one after the other."""
+    made = Synthetic(
+        epochs=5, calls_per_epoch=40, epoch_callbacks={"A": 40 * MS, "B": 20 * MS}, validation=80 * MS
+    ).measurements()
+    live = made.live
+    assert not isinstance(live, Missing)
+    rows = tuple(replace(row, total_s=1.25 * row.total_s) for row in live.callbacks)
+    found = analyse(replace(made, live=replace(live, callbacks=rows))).step
+    assert isinstance(found, Step)
+    assert items(found) == {
+        "loop": pytest.approx(0, abs=1e-9),
+        "validation": pytest.approx(2 * MS),
+        "callback A.on_epoch_end": pytest.approx(50 * MS / 40),
+        "callback B.on_epoch_end": pytest.approx(10 * MS / 40),
+        "epoch": pytest.approx(0, abs=1e-9),
+    }
 
 
 def test_retraces_are_compile():

@@ -164,6 +164,18 @@ def test_callbacks_are_spread_over_calls():
     assert shares["A"].count >= 100
 
 
+def test_callbacks_of_the_warm_up_do_not_count():
+    """What a callback does at first, before the steady state, is not spread over all calls."""
+    made = Synthetic(callbacks={"A": 2 * MS}).measurements()
+    assert isinstance(made.live, Live)
+    first, *others = made.live.callbacks
+    slow_start = (replace(first, total_s=first.total_s + 5.0), *others)
+    found = steady_state(replace(made.live, callbacks=slow_start), made.job)
+    assert isinstance(found, Steady)
+    (share,) = found.callbacks
+    assert share.per_call_s == pytest.approx(2 * MS)
+
+
 def test_a_single_block_of_callbacks_is_used():
     """A run of one block has no steady one; it stands for the job all the same."""
     (share,) = steady(calls_per_epoch=30, callbacks={"A": 2 * MS}).callbacks

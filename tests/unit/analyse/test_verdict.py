@@ -99,6 +99,7 @@ def test_the_loop_counts_as_launch():
     """The training loop between steps is mended like dispatch, so it counts there and not as host."""
     assert judged(device_compute=6.0, host=4.0, loop=4.0).code == "launch-bound"
     assert judged(device_compute=6.0, host=4.0, loop=0.5).code == "host-bound"
+    assert judged(device_compute=4.7, host=5.3, loop=2.7).code == "launch-bound"
 
 
 @pytest.mark.parametrize(("wait", "code"), [(2.49, "compute-bound"), (2.51, "input-bound")])
@@ -197,6 +198,15 @@ def test_confidence_falls_when_something_is_missing(less: dict[str, Any], factor
     assert part.code == whole.code == "input-bound"
     assert whole.confidence == 0.99
     assert part.confidence == pytest.approx(factor, abs=0.01)
+
+
+def test_confidence_falls_most_without_waits():
+    """A slow callback is seen without waits and replay, but what it is held against is not."""
+    whole = verdict(callbacks={"Log": 40 * MS}, noise=0.02)
+    part = verdict(callbacks={"Log": 40 * MS}, noise=0.02, waits=False, replay=False)
+    assert part.code == whole.code == "host-bound"
+    assert whole.confidence == 0.99
+    assert part.confidence == pytest.approx(0.6 * 0.8, abs=0.01)
 
 
 def test_confidence_falls_near_the_threshold():

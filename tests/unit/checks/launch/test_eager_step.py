@@ -53,6 +53,9 @@ def test_numbers_are_per_step():
     found = only(CHECK, **eager(graph=25 * MS, steps_per_call=4))
     assert value(found, "the step replayed eagerly") == pytest.approx(25 * MS)
     assert value(found, "the same step as a graph") == pytest.approx(6.25 * MS)
+    limit = evidence(found, "the same step as a graph").threshold
+    assert limit is not None
+    assert limit.value == pytest.approx(23.75 * MS)
     assert found.finding.cost.value == pytest.approx(0.75)
 
 
