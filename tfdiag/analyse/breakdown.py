@@ -181,8 +181,8 @@ def _inside_the_call(
     if isinstance(replay, Missing):
         return _without_replay(steady, inside, replay)
     if isinstance(steady.wait, Estimate):
-        wait: Maybe = _quantity(steady.wait, "the runtime's gaps between batches")
-        step = inside - steady.wait.value
+        wait = _seen_wait(steady.wait, inside)
+        step = inside - wait.value
     else:
         estimate = max(0.0, inside - replay.paced.value)
         if not isinstance(alone, Missing):
@@ -206,6 +206,12 @@ def _inside_the_call(
     )
     launch, device = _launch_and_compute(replay, explained)
     return wait, device, launch, unexplained
+
+
+def _seen_wait(wait: Estimate, inside: float) -> Quantity:
+    """Give the wait for input; two clocks tell it, so it may come out outside of the call by a hair."""
+    low, value, high = (min(max(0.0, end), inside) for end in (wait.low, wait.value, wait.high))
+    return Quantity(value, "s", low, high, source="the runtime's gaps between batches", count=wait.count)
 
 
 def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, Maybe]:
@@ -260,9 +266,10 @@ def _without_replay(steady: Steady, inside: float, missing: Missing) -> tuple[Ma
             launch,
             Quantity(inside, "s", source="the whole call of the train function", count=count),
         )
-    step = inside - steady.wait.value
+    wait = _seen_wait(steady.wait, inside)
+    step = inside - wait.value
     return (
-        _quantity(steady.wait, "the runtime's gaps between batches"),
+        wait,
         Quantity(
             step,
             "s",

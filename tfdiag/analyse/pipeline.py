@@ -123,7 +123,7 @@ def _last_stages(nodes: dict[int, Stage], output: int) -> list[Stage]:
     """Give the stages at the end of the pipeline that hand batches on without working on them."""
     found: list[Stage] = []
     identity = output
-    while identity in nodes:
+    while identity in nodes and nodes[identity] not in found:
         stage = nodes[identity]
         found.append(stage)
         if _base(stage.name) not in _PASSING or len(stage.inputs) != 1:

@@ -82,22 +82,9 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
             + (f" ({live.cut})" if live.cut else "")
         )
     begins = _epoch_begins(live, len(start))
-    inner = np.ones(len(start), dtype=bool)
-    inner[[begin - 1 for begin in begins if begin > 0]] = False
-    inner[-1] = False  # the last call's period was not seen to its end
     traced = np.zeros(len(start), dtype=bool)
     traced[[call - live.first_call_index for call in live.traced]] = True
-
-    # What the recorder does after a call is not the job's time; but a job of few steps has only those.
-    held = np.zeros(len(start), dtype=bool)
-    held[[call - live.first_call_index for call in live.held]] = True
-    if np.count_nonzero(inner & ~held) >= max(2, np.count_nonzero(inner) // 2):
-        inner &= ~held
-    index = np.flatnonzero(inner)
-    if len(index) == 0:
-        # Epochs of a single call: only the calls themselves can be told from what lies between.
-        index = np.arange(len(start) - 1)
-    period = np.append(np.diff(start), np.nan)
+    index, period, whole = _candidates(live, start, duration, begins)
     cut = stats.warmup_end(period[index])
     last_early_trace = max((i for i in np.flatnonzero(traced) if i <= len(start) // 2), default=-1)
     steady = index[cut:]
@@ -116,10 +103,11 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
         waits = stats.mean(wait[steady][known])
     else:
         waits = Missing(live.wait_missing or "the waits of too few calls are known")
-    typical = float(np.median(in_call))
     hot = traced[steady]
+    typical = float(np.median(in_call if np.all(hot) else in_call[~hot]))
     compile_s = float(np.sum(np.maximum(0.0, in_call[hot] - typical))) / len(steady)
     between = period[steady] - in_call
+    first_batches = [] if whole else [begin for begin in begins if begin and not traced[begin]]
     first_traced = bool(traced[0]) and live.first_call_index == 0
     busy = typical - (waits.value if isinstance(waits, Estimate) else 0.0)
     return Steady(
@@ -133,7 +121,7 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
         compile_s=compile_s,
         traces=retraces,
         callbacks=_callbacks(live, int(steady[0]) + live.first_call_index),
-        boundary=_boundary(live, job, start, duration, traced, float(np.median(between)), begins),
+        boundary=_boundary(live, job, start, duration, float(np.median(between)), begins, first_batches),
         calls_per_epoch=_calls_per_epoch(live, job, begins),
         outliers=stats.outliers(period[steady]),
         first_call=(
@@ -153,6 +141,37 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
             else Missing("the step was not traced while it was watched")
         ),
     )
+
+
+def _candidates(
+    live: Live, start: Floats, duration: Floats, begins: list[int]
+) -> tuple[npt.NDArray[np.intp], Floats, bool]:
+    """Give the calls that may be steady, the period of each call, and whether first batches are among them.
+
+    What lies behind an epoch's last call is no part of a step, and its first call waits longer than
+    others: both are counted once an epoch. Where epochs are so short that hardly a call is left, all calls
+    stand for themselves.
+    """
+    period = np.append(np.diff(start), np.nan)
+    inner = np.ones(len(start), dtype=bool)
+    inner[[begin - 1 for begin in begins if begin > 0]] = False
+    inner[-1] = False  # the last call's period was not seen to its end
+    # What the recorder does after a call is not the job's time; but a job of few steps has only those.
+    held = np.zeros(len(start), dtype=bool)
+    held[[call - live.first_call_index for call in live.held]] = True
+    if np.count_nonzero(inner & ~held) >= max(2, np.count_nonzero(inner) // 2):
+        inner &= ~held
+    body = inner.copy()
+    body[[begin for begin in begins if begin > 0]] = False
+    if np.count_nonzero(body) >= max(2, len(begins) // 2):
+        return np.flatnonzero(body), period, False
+    if np.any(inner):
+        between = float(np.median((period - duration)[inner]))
+    else:
+        # Epochs of a single call: all that is known to belong to a step are its callbacks.
+        seen = float(np.median((period - duration)[:-1]))
+        between = min(seen, sum(share.per_call_s for share in _callbacks(live, live.first_call_index)))
+    return np.arange(len(start) - 1), duration + between, True
 
 
 def _epoch_begins(live: Live, count: int) -> list[int]:
@@ -199,20 +218,14 @@ def _boundary(
     job: Job,
     start: Floats,
     duration: Floats,
-    traced: npt.NDArray[np.bool_],
     typical_between: float,
     begins: list[int],
+    first_batches: list[int],
 ) -> Boundary | Missing:
     end = start + duration
-    gaps = []
-    restarts = []
+    gaps = [float(start[begin] - end[begin - 1]) - typical_between for begin in begins if begin]
     typical = float(np.median(duration))
-    for begin in begins:
-        if begin == 0:
-            continue
-        gaps.append(float(start[begin] - end[begin - 1]) - typical_between)
-        if not traced[begin]:
-            restarts.append(float(duration[begin]) - typical)
+    restarts = [float(duration[begin]) - typical for begin in first_batches]
     ended = sum(event.kind == "epoch_end" for event in live.events)
     if not ended:
         return Missing("no epoch ended while the job was watched")

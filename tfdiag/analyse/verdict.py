@@ -40,8 +40,12 @@ def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
     code = max(fixable, key=lambda key: fixable[key])
     if fixable[code] < VERDICT_SHARE:
         code = "compute-bound" if shares["compute-bound"] >= _COMPUTE_SHARE else ""
+    if not code and unexplained <= _UNEXPLAINED_SHARE:
+        most = max(shares.values())
+        headline = f"No single cause: nothing takes more than {most:.0%} of the step of {_time(total)}."
+        return Verdict("inconclusive", headline, most, 0.3, missing)
     if not code or unexplained > max(_UNEXPLAINED_SHARE, shares[code]):
-        headline = f"No single cause: {unexplained:.0%} of the step of {_time(total)} can't be explained"
+        headline = f"No single cause: {unexplained:.0%} of the step of {_time(total)} can't be explained."
         return Verdict("inconclusive", headline, unexplained, 0.3, missing)
     share = shares[code]
     verb = " for" if code == "input-bound" else ""

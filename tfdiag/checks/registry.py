@@ -17,7 +17,7 @@ from tfdiag.errors import UsageError
 from tfdiag.model.quantity import Missing
 from tfdiag.model.report import Finding, Severity, Suggestion
 
-__all__ = ["Check", "Outcome", "Result", "Undecided", "all_checks", "run_checks", "severity_of"]
+__all__ = ["Check", "Outcome", "Result", "Undecided", "all_checks", "check_ids", "run_checks", "severity_of"]
 
 
 class Undecided(Exception):  # an answer, not an error
@@ -68,6 +68,8 @@ def all_checks() -> tuple[Check, ...]:
 
 def check_ids(ignore: Iterable[str]) -> tuple[str, ...]:
     """Make sure that what the caller silences exists."""
+    if isinstance(ignore, str):
+        raise UsageError(f"ignore: pass several ids, not one string: ignore={(ignore,)!r}")
     known = {check.id for check in all_checks()}
     ignored = tuple(ignore)
     unknown = [name for name in ignored if name not in known]

@@ -32,11 +32,16 @@ def speedup(analysis: Analysis, after_s: float, low_s: float, high_s: float, sou
 def gain_without(
     analysis: Analysis, seconds: float, *, at_least: float, at_most: float, source: str
 ) -> Maybe:
-    """Give the speed-up when `seconds` a step go away, in truth between two shares of them."""
+    """Give the speed-up when `seconds` a step go away, in truth between two shares of them.
+
+    What stays is measured as well as what goes, so that it never melts away to nothing.
+    """
     if isinstance(analysis.step, Missing):
         return analysis.step
     mean = analysis.step.mean_s
-    return speedup(analysis, mean - seconds, mean - at_most * seconds, mean - at_least * seconds, source)
+    after = mean - seconds
+    fastest = max(mean - at_most * seconds, after / 2)
+    return speedup(analysis, after, fastest, mean - at_least * seconds, source)
 
 
 def gain_with_input_at(

@@ -36,14 +36,16 @@ def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe
 
 
 def _calls_python(model: PipelineModel, stage: StageTime) -> bool:
-    return any(name in stage.label for name in model.python_functions)
+    function = stage.label.partition("(")[2].rstrip(")").split(",")[0]
+    return function in model.python_functions
 
 
 def suggest(analysis: Analysis, check: str, model: PipelineModel, stage: StageTime) -> Suggestion:
     """Suggest parallel calls for a map."""
     chain = written(analysis)
     target = stage.label if stage.label in chain else "map(…)"
-    changed = target.replace(")", ", num_parallel_calls=tf.data.AUTOTUNE)", 1)
+    function = target.removesuffix(")").removesuffix(", num_parallel_calls=…")
+    changed = f"{function}, num_parallel_calls=tf.data.AUTOTUNE)"
     after = [changed if part == target else part for part in chain]
     return Suggestion(
         id=f"{check}/parallel-map",

@@ -39,6 +39,8 @@ def _lines(chain: list[str]) -> list[str]:
         return ["dataset"]
     source = chain[0]
     prefix = "tf.data.Dataset." if source[:1].islower() else "tf.data."
+    if not source[:1].isalpha():
+        prefix = ""  # several sources, which have no one name
     return [prefix + source, *("." + part for part in chain[1:])]
 
 

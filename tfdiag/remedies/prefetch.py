@@ -31,7 +31,9 @@ def suggest(analysis: Analysis, check: str) -> Suggestion:
         id=f"{check}/prefetch",
         check=check,
         text="Prepare the next batches while the step runs: end the pipeline with prefetch.",
-        code=diff(chain, [*chain, "prefetch(tf.data.AUTOTUNE)"]),
+        code=diff(chain, [*chain, "prefetch(tf.data.AUTOTUNE)"])
+        if chain
+        else "- dataset\n+ dataset.prefetch(tf.data.AUTOTUNE)",
         predicted=predict(analysis),
         risk="A few batches more are held in memory.",
         reason="not tried yet: this version only predicts",

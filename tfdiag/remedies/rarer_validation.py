@@ -26,9 +26,9 @@ def suggest(analysis: Analysis, check: str, seconds: float) -> Suggestion:
         id=f"{check}/validation-freq",
         check=check,
         text=(
-            f"Validate every {freq} epochs instead of every {now if now > 1 else ''} epoch, or on fewer "
-            "batches (validation_steps)."
-        ).replace("every  epoch", "every epoch"),
+            f"Validate every {freq} epochs instead of every {f'{now} epochs' if now > 1 else 'epoch'}, or on "
+            "fewer batches (validation_steps)."
+        ),
         code=f"- model.fit(…, validation_freq={now})\n+ model.fit(…, validation_freq={freq})",
         predicted=gain_without(
             analysis,

@@ -478,7 +478,7 @@ def test_random_generators_are_put_back(tmp_path: Path) -> None:
 
     def draw() -> list[Any]:
         return [
-            random.random(),
+            random.random(),  # noqa: S311  # no secret
             float(np.random.random()),  # noqa: NPY002  # the global state is meant
             tf.compat.v1.get_seed(None),  # what the next op without a seed is given
             float(keras.random.uniform(())),

@@ -38,8 +38,13 @@ def run(analysis: Analysis) -> Iterator[Result]:
     assert not isinstance(analysis.step, Missing)
     assert not isinstance(analysis.steady, Missing)
     live = analysis.measurements.live
+    steps = analysis.measurements.job.validation_steps
     if not isinstance(live, Live) or not live.validations:
+        if isinstance(steps, Quantity):
+            raise Undecided("the job validates, but no validation was reached while it was watched")
         return
+    if isinstance(analysis.steady.boundary, Missing):
+        raise Undecided(f"validation was seen, but {analysis.steady.boundary.reason}")
     if isinstance(analysis.steady.calls_per_epoch, Missing):
         raise Undecided(
             "validation was seen, but not how often it runs: " + analysis.steady.calls_per_epoch.reason
@@ -59,7 +64,6 @@ def run(analysis: Analysis) -> Iterator[Result]:
         Evidence("training steps in an epoch", analysis.steady.calls_per_epoch.scaled(
             live.steps_per_call, "steps")),
     ]  # fmt: skip
-    steps = analysis.measurements.job.validation_steps
     if isinstance(steps, Quantity):
         evidence.append(Evidence("validation steps", steps))
     yield Result(

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel
 from tfdiag.checks import facts
-from tfdiag.checks.registry import Check, Result, severity_of
+from tfdiag.checks.registry import Check, Result, Undecided, severity_of
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Evidence, Finding
 from tfdiag.remedies import parallel_generators
@@ -30,6 +30,8 @@ from tfdiag.remedies import parallel_generators
 __all__ = ["CHECK"]
 
 _GIVEN = ("generator", "generator function")
+_NEVER = ("arrays", "PyDataset")
+"""Keras reads these through a generator of its own, which is not the caller's to change."""
 
 
 def run(analysis: Analysis) -> Iterator[Result]:
@@ -65,13 +67,21 @@ def run(analysis: Analysis) -> Iterator[Result]:
 
 
 def _is_the_slowest(kind: str, model: PipelineModel | None) -> bool:
+    if kind in _NEVER:
+        return False
     if model is not None and model.slowest is not None:
-        return "Generator" in model.slowest.name and kind != "PyDataset"
-    if model is not None and model.written:
-        # No times of stages: only a pipeline that is nothing but a generator can be told.
-        rest = [part for part in model.written[1:] if not part.startswith(("prefetch", "batch"))]
-        return model.written[0].startswith("from_generator") and not rest
-    return kind in _GIVEN
+        return "Generator" in model.slowest.name
+    if kind in _GIVEN:
+        return True
+    if model is None or not model.written:
+        raise Undecided("neither the stages of the pipeline nor what was written are known")
+    if not model.written[0].startswith("from_generator"):
+        return False
+    # No times of stages: only of a pipeline that is nothing but a generator can it be told.
+    rest = [part for part in model.written[1:] if not part.startswith(("prefetch", "batch"))]
+    if rest:
+        raise Undecided(f"whether the generator or {rest[0]} is slower can't be told without times of stages")
+    return True
 
 
 CHECK = Check("python-generator", "A Python generator holds up the step", "input", __doc__, run)

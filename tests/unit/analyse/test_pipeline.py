@@ -1,0 +1,172 @@
+"""The running pipeline as stages with times, and what each is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.synthetic import MS, chain, pipeline, stage
+from tfdiag.analyse.pipeline import PipelineModel, pipeline_model
+from tfdiag.model.measurements import Pipeline
+from tfdiag.model.quantity import Missing
+
+
+def model(of: Pipeline | Missing) -> PipelineModel:
+    """Give the model of a pipeline that has one."""
+    found = pipeline_model(of)
+    assert isinstance(found, PipelineModel)
+    return found
+
+
+def labels(of: Pipeline) -> list[str]:
+    """Give the labels of the stages, source first."""
+    return [one.label for one in model(of).stages]
+
+
+def test_a_missing_pipeline_stays_missing():
+    """What was not measured has no model, for the same reason."""
+    assert pipeline_model(Missing("why")) == Missing("why")
+
+
+def test_stages_come_source_first_with_their_time_for_a_batch():
+    """Time is spread over the batches that came out, whatever the elements of the stage itself."""
+    found = model(chain(("TensorSlice", 1 * MS), ("Map", 8 * MS), ("BatchV2", 2 * MS)))
+    assert [one.name for one in found.stages] == ["TensorSlice", "Map", "BatchV2"]
+    assert [one.per_batch_s for one in found.stages] == pytest.approx([1 * MS, 8 * MS, 2 * MS])
+    assert found.from_model
+
+
+def test_the_slowest_stage_is_slow_on_its_threads():
+    """Eight threads divide a stage's time, so that a stage with less of it may be the slowest."""
+    found = model(chain(("TensorSlice", 1 * MS), ("ParallelMapV2", 16 * MS, 8.0), ("BatchV2", 3 * MS)))
+    assert found.slowest is not None
+    assert found.slowest.name == "BatchV2"
+    fewer = model(chain(("TensorSlice", 1 * MS), ("ParallelMapV2", 16 * MS, 4.0), ("BatchV2", 3 * MS)))
+    assert fewer.slowest is not None
+    assert fewer.slowest.name == "ParallelMapV2"
+
+
+def test_no_parallelism_is_one_thread():
+    """A tuner that has not begun says 0 threads; a stage is never on fewer than one."""
+    found = model(chain(("Range", 1 * MS), ("ParallelMapV2", 4 * MS, 0.0)))
+    assert [one.parallelism for one in found.stages] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "serial"),
+    [
+        ("Map", True),
+        ("MapDataset", True),
+        ("MapV2", True),
+        ("FilterDataset", True),
+        ("FlatMap", True),
+        ("Interleave", True),
+        ("ParallelMapV2", False),
+        ("BatchV2", False),
+        ("Prefetch", False),
+    ],
+)
+def test_stages_with_a_function_on_one_thread_are_serial(name: str, serial: bool):
+    """Whatever version and suffix the runtime's name has."""
+    assert model(chain(("Range", 0.0), (name, 1 * MS))).stages[-1].serial is serial
+
+
+@pytest.mark.parametrize(
+    ("threads", "tunable", "serial"), [(1.0, False, True), (1.0, True, False), (4.0, False, False)]
+)
+def test_a_fused_map_is_serial_on_one_fixed_thread(threads: float, tunable: bool, serial: bool):
+    """MapAndBatch hides a serial map where its parallelism is one and nobody may change it."""
+    stages = (stage(1, "Range", 0.0), stage(2, "MapAndBatchV2", 1 * MS, threads=threads, tunable=tunable))
+    assert model(Pipeline(stages, 2)).stages[-1].serial is serial
+
+
+@pytest.mark.parametrize(
+    ("names", "ahead"),
+    [
+        (("Range", "Map", "Prefetch"), True),
+        (("Range", "Map", "Prefetch", "Options", "Root"), True),
+        (("Range", "Map", "Prefetch", "FiniteTake", "MaxIntraOpParallelism"), True),
+        (("Range", "ParallelMapV2"), True),
+        (("Range", "ParallelBatch", "Model"), True),
+        (("Range", "MapAndBatchV2"), True),
+        (("Range", "Prefetch", "Map"), False),
+        (("Range", "ParallelMapV2", "BatchV2"), False),
+        (("Range", "Map", "BatchV2", "Root"), False),
+        (("Prefetch", "Shuffle", "Root"), False),
+    ],
+)
+def test_the_end_of_the_pipeline_works_ahead_or_not(names: tuple[str, ...], ahead: bool):
+    """Only what stands at the end counts, behind stages that hand batches on."""
+    assert model(chain(*((name, 1 * MS) for name in names))).prefetches is ahead
+
+
+@pytest.mark.parametrize(
+    ("written", "injected", "ahead"),
+    [
+        (("range(…)", "map(f)"), False, False),
+        (("range(…)", "map(f)"), True, True),
+        (("range(…)", "map(f)", "prefetch(2)"), False, True),
+        (("range(…)", "prefetch(2)", "map(f)"), False, False),
+        ((), False, False),
+    ],
+)
+def test_without_the_runtimes_model_the_options_tell(written: tuple[str, ...], injected: bool, ahead: bool):
+    """What was written and what the runtime adds by itself say whether anything works ahead."""
+    found = model(pipeline(*written, prefetch_injected=injected))
+    assert found.prefetches is ahead
+    assert not found.from_model
+    assert found.slowest is None
+    assert found.written == written
+
+
+def test_stages_are_called_what_the_caller_wrote():
+    """Stages that the runtime added or renamed still find their words."""
+    of = chain(
+        ("TensorSlice", 0.0), ("ShuffleDatasetV3", 0.0), ("ParallelMapV2", 0.0, 2.0), ("Map", 0.0),
+        ("BatchV2", 0.0), ("Prefetch", 0.0), ("Root", 0.0),
+        written=("from_tensor_slices(…)", "shuffle(100)", "map(decode)", "map(augment)", "batch(32)"),
+    )  # fmt: skip
+    assert labels(of) == [
+        "from_tensor_slices(…)", "shuffle(100)", "map(decode)", "map(augment)", "batch(32)", "prefetch",
+        "Root",
+    ]  # fmt: skip
+
+
+def test_a_fused_stage_has_the_name_of_its_map():
+    """MapAndBatch is called by the map in it, and does not take the words of what follows."""
+    of = chain(
+        ("Range", 0.0), ("MapAndBatchV2", 0.0, 1.0), ("Prefetch", 0.0),
+        written=("range(…)", "map(decode)", "batch(32)", "prefetch(2)"),
+    )  # fmt: skip
+    assert labels(of) == ["range(…)", "map(decode)", "prefetch(2)"]
+
+
+def test_unknown_words_keep_the_runtimes_name():
+    """A stage that nobody wrote keeps its name, or the word for its kind."""
+    assert labels(chain(("Weird", 0.0), ("Map", 0.0))) == ["Weird", "map"]
+
+
+def test_branches_are_all_seen():
+    """Of two sources that are zipped both are stages, and each comes before what takes it."""
+    stages = (
+        stage(1, "TensorSlice", 1 * MS),
+        stage(2, "Map", 3 * MS, inputs=(1,)),
+        stage(3, "Range", 2 * MS, inputs=()),
+        stage(4, "Zip", 0.0, inputs=(2, 3)),
+    )
+    found = [one.name for one in model(Pipeline(stages, 4)).stages]
+    assert sorted(found) == ["Map", "Range", "TensorSlice", "Zip"]
+    assert found[-1] == "Zip"
+    assert found.index("TensorSlice") < found.index("Map")
+
+
+def test_odd_models_do_no_harm():
+    """Inputs that are not there, circles, and no batch yet are taken as they come."""
+    circle = (
+        stage(1, "Map", 1 * MS, inputs=(2, 9)),
+        stage(2, "Prefetch", 1 * MS, inputs=(1,), elements=0),
+    )
+    found = model(Pipeline(circle, 2))
+    assert [one.name for one in found.stages] == ["Map", "Prefetch"]
+    assert found.stages[0].per_batch_s == pytest.approx(100 * MS)
+    passing = (stage(1, "Root", 0.0, inputs=(2,)), stage(2, "Options", 0.0, inputs=(1,)))
+    assert isinstance(pipeline_model(Pipeline(passing, 1)), PipelineModel)

@@ -1,0 +1,112 @@
+"""sequential-map: a serial map is what the step waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.synthetic import MS, chain, pipeline, stage
+from tests.unit.checks.running import evidence, not_run, only, results, value, with_wait
+from tfdiag.checks.input.sequential_map import CHECK
+from tfdiag.model.measurements import Pipeline
+from tfdiag.model.quantity import Missing, Quantity
+
+WRITTEN = ("from_tensor_slices(…)", "map(decode)", "batch(32)", "prefetch(2)")
+
+
+def serial(part: float = 0.9, name: str = "Map") -> Pipeline:
+    """Give a pipeline in which a map takes this part of 50 ms, and two other stages share the rest."""
+    rest = (1 - part) * 25 * MS
+    stages = (("TensorSlice", rest), (name, part * 50 * MS), ("BatchV2", rest), ("Prefetch", 0.0))
+    return chain(*stages, written=WRITTEN)
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.051, True)])
+def test_fires_when_the_step_waits(share: float, fires: bool):
+    """A serial map that keeps up is no finding."""
+    assert bool(results(CHECK, **with_wait(share), pipeline=serial())) is fires
+
+
+@pytest.mark.parametrize(("part", "fires"), [(0.49, False), (0.51, True)])
+def test_fires_when_the_map_is_most_of_the_input(part: float, fires: bool):
+    """A map under half of all stages' time is not what the step waits for."""
+    assert bool(results(CHECK, **with_wait(0.4), pipeline=serial(part))) is fires
+
+
+@pytest.mark.parametrize(
+    ("name", "fires"),
+    [("Map", True), ("MapV2", True), ("FlatMap", False), ("Generator", False), ("ParallelMapV2", False)],
+)
+def test_fires_for_maps_only(name: str, fires: bool):
+    """Other stages have other causes and other cures."""
+    assert bool(results(CHECK, **with_wait(0.4), pipeline=serial(name=name))) is fires
+
+
+@pytest.mark.parametrize(
+    ("threads", "tunable", "fires"), [(1, False, True), (1, True, False), (2, False, False)]
+)
+def test_fires_for_a_fused_map_on_one_thread(threads: float, tunable: bool, fires: bool):
+    """A map fused with its batch is serial where its single thread is fixed."""
+    fused = stage(2, "MapAndBatchV2", 40 * MS, threads=threads, tunable=tunable)
+    of = Pipeline((stage(1, "TensorSlice", 1 * MS), fused), 2, WRITTEN)
+    assert bool(results(CHECK, **with_wait(0.4), pipeline=of)) is fires
+
+
+@pytest.mark.parametrize(
+    ("machine", "fires"),
+    [({"cores": 1}, False), ({"cores": 2}, True), ({"cores": 8, "quota": 1.0}, False)],
+)
+def test_silent_on_a_single_core(machine: dict[str, Any], fires: bool):
+    """Threads help where there are cores for them."""
+    assert bool(results(CHECK, **with_wait(0.4), pipeline=serial(), **machine)) is fires
+
+
+def test_shows_its_numbers():
+    """Wait, the stage's time, its part and its threads, each with what it was held against."""
+    found = only(CHECK, **with_wait(0.4), pipeline=serial(), cores=4)
+    assert value(found, "wait for input per step") == pytest.approx(40 * MS)
+    assert value(found, "time of map(decode) for a batch") == pytest.approx(45 * MS)
+    part = evidence(found, "part of map(decode) in all stages")
+    assert part.threshold is not None
+    assert (part.threshold.value, part.relation) == (0.5, "above")
+    assert value(found, part.name) == pytest.approx(0.9)
+    threads = evidence(found, "threads of this stage")
+    assert threads.threshold is not None
+    assert (value(found, threads.name), threads.threshold.value) == (1, 4)
+    assert found.finding.cost.value == pytest.approx(0.4)
+    assert found.finding.severity == "critical"
+    assert found.finding.where == "map(decode)"
+
+
+def test_suggests_parallel_calls_in_the_callers_words():
+    """The map of the caller's chain gets its argument, and the gain is that of all cores."""
+    parts = {**with_wait(0.4), "pipeline": serial(), "cores": 4}
+    (suggestion,) = only(CHECK, **parts).suggestions
+    assert suggestion.id == "sequential-map/parallel-map"
+    assert suggestion.code == (
+        "  dataset = (\n"
+        "      tf.data.Dataset.from_tensor_slices(…)\n"
+        "-     .map(decode)\n"
+        "+     .map(decode, num_parallel_calls=tf.data.AUTOTUNE)\n"
+        "      .batch(32)\n"
+        "      .prefetch(2)\n"
+        "  )"
+    )
+    assert isinstance(suggestion.predicted, Quantity)
+    assert suggestion.predicted.value == pytest.approx(100 / 60)
+
+
+def test_undecided_without_times_of_stages():
+    """A chain without the runtime's model has no times, so no stage can be called the slowest."""
+    assert "no model" in not_run(CHECK, **with_wait(0.4), pipeline=pipeline(*WRITTEN))
+
+
+def test_undecided_without_the_pipeline():
+    """A pipeline that nobody knows is not called fine."""
+    assert "gone" in not_run(CHECK, **with_wait(0.4), pipeline=Missing("gone"))
+
+
+def test_undecided_without_the_wait():
+    """Neither waits nor a replay: whether the step waits is not known."""
+    assert "wait" in not_run(CHECK, **with_wait(0.4), pipeline=serial(), waits=False, replay=False)

@@ -1,0 +1,84 @@
+"""tiny-steps: a step is mostly fixed cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.synthetic import MS
+from tests.unit.checks.running import evidence, not_run, only, results, value
+from tfdiag.checks.launch.tiny_steps import CHECK
+from tfdiag.model.quantity import Quantity
+
+
+def fixed(share: float, **parts: Any) -> dict[str, Any]:
+    """Give a step of 1 ms of which this share is fixed cost, two thirds of it dispatch."""
+    return {
+        "compute": (1 - share) * MS,
+        "dispatch": share * 2 / 3 * MS,
+        "loop": share / 3 * MS,
+        **parts,
+    }
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.249, False), (0.251, True)])
+def test_fires_at_a_quarter_of_the_step(share: float, fires: bool):
+    """Dispatch and the loop together decide, though each alone is below the threshold."""
+    assert bool(results(CHECK, **fixed(share))) is fires
+
+
+def test_callbacks_are_no_fixed_cost():
+    """What a callback takes is not mended by steps_per_execution."""
+    assert results(CHECK, compute=9 * MS, dispatch=1 * MS, callbacks={"Log": 5 * MS}) == []
+
+
+@pytest.mark.parametrize("job", [{"run_eagerly": True}, {"loop": "custom"}])
+def test_silent_for_eager_steps_and_loops_of_the_callers_own(job: dict[str, Any]):
+    """An eager step has its own check, and a caller's own loop no setting."""
+    assert results(CHECK, **fixed(0.6, job=job)) == []
+
+
+def test_shows_its_numbers():
+    """The sum with its threshold, and both parts of it."""
+    found = only(CHECK, **fixed(0.6))
+    total = evidence(found, "dispatch and training loop per step")
+    assert total.threshold is not None
+    assert total.relation == "above"
+    assert value(found, total.name) == pytest.approx(0.6 * MS)
+    assert total.threshold.value == pytest.approx(0.25 * MS)
+    assert value(found, "dispatch") == pytest.approx(0.4 * MS)
+    assert value(found, "training loop") == pytest.approx(0.2 * MS)
+    assert found.finding.cost.value == pytest.approx(0.6)
+    assert found.finding.severity == "critical"
+
+
+def test_suggests_several_steps_a_call_and_a_bigger_batch():
+    """Both remedies come with code and gain."""
+    several, bigger = only(CHECK, **fixed(0.6)).suggestions
+    assert several.id == "tiny-steps/steps-per-execution"
+    assert several.code == "- model.compile(…)\n+ model.compile(…, steps_per_execution=16)"
+    assert isinstance(several.predicted, Quantity)
+    assert several.predicted.value == pytest.approx(1 / (1 - 0.75 * 0.6 * 15 / 16))
+    assert bigger.id == "tiny-steps/bigger-batch"
+    assert bigger.code == "- dataset.batch(n)\n+ dataset.batch(4 * n)"
+    assert isinstance(bigger.predicted, Quantity)
+    assert bigger.predicted.value == pytest.approx(1 / (0.4 + 0.6 / 4))
+
+
+def test_starts_from_the_callers_steps_per_execution():
+    """A job that makes two steps a call is told a multiple of that."""
+    several, _ = only(CHECK, **fixed(0.6, steps_per_call=2)).suggestions
+    assert several.code == (
+        "- model.compile(…, steps_per_execution=2)\n+ model.compile(…, steps_per_execution=32)"
+    )
+
+
+def test_undecided_without_a_replay():
+    """Dispatch that was not told apart from compute is not called small."""
+    assert "no time for a replay" in not_run(CHECK, **fixed(0.6, replay=False))
+
+
+def test_undecided_without_an_empty_call():
+    """Neither is dispatch that was not measured."""
+    assert "dispatch was not measured" in not_run(CHECK, **fixed(0.6, empty=False))

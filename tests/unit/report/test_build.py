@@ -1,0 +1,164 @@
+"""The order of what a report says, and its warnings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.synthetic import MS, Synthetic, analysed, chain
+from tfdiag.analyse.analysis import analyse
+from tfdiag.checks.registry import Outcome, Result, run_checks
+from tfdiag.model.measurements import Live
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+from tfdiag.model.report import Finding, ReportData, Severity, Suggestion
+from tfdiag.report.build import build
+
+
+def finding(name: str, severity: Severity, cost: float) -> Finding:
+    """Give a finding."""
+    return Finding(name, name, severity, Quantity(cost, "share"), ())
+
+
+def suggestion(name: str, gain: float | None, **fields: Any) -> Suggestion:
+    """Give a suggestion with a predicted gain, or without."""
+    predicted: Maybe = Missing("no number") if gain is None else Quantity(gain, "x")
+    return Suggestion(name, name, name, "", predicted, **fields)
+
+
+def report(*results: Result, **parts: Any) -> ReportData:
+    """Build a report of these answers."""
+    return build(analysed(**parts), Outcome(results, ()))
+
+
+def warnings(**parts: Any) -> tuple[str, ...]:
+    """Give the warnings in the report of a job."""
+    return report(**parts).warnings
+
+
+def test_findings_come_most_costly_first():
+    """By severity, and by cost within it: good news of 90 % stands below a warning of 10 %."""
+    given = [
+        finding("good", "info", 0.9),
+        finding("small", "info", 0.06),
+        finding("large", "critical", 0.5),
+        finding("middle", "warning", 0.11),
+        finding("larger", "critical", 0.6),
+        finding("upper middle", "warning", 0.2),
+    ]
+    found = [one.check for one in report(*(Result(one) for one in given)).findings]
+    assert found == ["larger", "large", "upper middle", "middle", "good", "small"]
+
+
+def test_suggestions_come_best_first():
+    """Confirmed before untried, by measured and predicted gain, and those without a number last."""
+    measured = Quantity(1.1, "x", origin="measured")
+    given = (
+        suggestion("none", None),
+        suggestion("some", 1.2),
+        suggestion("most", 3.0),
+        suggestion("tried", 9.0, status="confirmed", measured=measured),
+        suggestion("tried more", 1.0, status="confirmed", measured=replace(measured, value=1.3)),
+    )
+    found = [one.id for one in report(Result(finding("x", "info", 0.1), given)).suggestions]
+    assert found == ["tried more", "tried", "most", "some", "none"]
+
+
+def test_refuted_suggestions_are_no_advice():
+    """What a trial refuted stands apart."""
+    refuted = suggestion("refuted", 5.0, status="refuted", measured=Quantity(1.0, "x"))
+    found = report(Result(finding("x", "info", 0.1), (refuted, suggestion("good", 1.5))))
+    assert [one.id for one in found.suggestions] == ["good"]
+    assert [one.id for one in found.rejected] == ["refuted"]
+
+
+def test_suggestions_of_all_findings_are_ranked_together():
+    """The best advice comes first, whichever finding it belongs to."""
+    first = Result(finding("a", "critical", 0.5), (suggestion("a/1", 1.1), suggestion("a/2", 2.0)))
+    second = Result(finding("b", "info", 0.1), (suggestion("b/1", 1.5),))
+    assert [one.id for one in report(first, second).suggestions] == ["a/2", "b/1", "a/1"]
+
+
+def test_what_was_said_before_is_passed_on():
+    """Verdict, step, bounds and measurements are the analysis' own, with what was silenced or not run."""
+    analysis = analysed(wait=5 * MS)
+    found = build(analysis, Outcome((), (("x", "no reason"),)), ignored=["tiny-steps"])
+    assert found.verdict is analysis.verdict
+    assert found.step is analysis.step
+    assert found.bounds is analysis.bounds
+    assert found.measurements is analysis.measurements
+    assert found.not_run == (("x", "no reason"),)
+    assert found.ignored == ("tiny-steps",)
+
+
+def test_a_job_that_is_well_has_no_warnings():
+    """Warnings are for what a reader must know, and here is nothing."""
+    assert warnings() == ()
+
+
+def test_nan_is_a_warning():
+    """A loss that is NaN is no error, but told."""
+    (text,) = warnings(live={"nan_loss": True})
+    assert "NaN" in text
+
+
+def test_a_cut_is_a_warning():
+    """A run that was cut short says why."""
+    (text,) = warnings(live={"cut": "the budget ran out"})
+    assert text == "the run was cut short: the budget ran out"
+
+
+@pytest.mark.parametrize(
+    ("parts", "warned"),
+    [
+        ({"calls_per_epoch": 1}, True),
+        ({"calls_per_epoch": 2}, False),
+        ({"calls_per_epoch": 1, "steps_per_call": 4}, False),
+    ],
+)
+def test_a_single_batch_is_a_warning(parts: dict[str, Any], warned: bool):
+    """One step has no steady state; one call of several steps is no single batch."""
+    assert any("single batch" in text for text in warnings(**parts)) is warned
+
+
+def test_a_single_batch_over_epochs_is_none():
+    """A batch an epoch makes steps enough once there are epochs enough."""
+    assert warnings(calls_per_epoch=1, epochs=30) == ()
+
+
+@pytest.mark.parametrize(("used", "count"), [(None, 0), (0, 0), (12, 1)])
+def test_batches_that_are_gone_are_a_warning(used: int | None, count: int):
+    """Batches of a one-shot input can't be put back, and the report says how many."""
+    found = warnings(job={"batches_used": used, "input": "generator", "one_shot": True})
+    assert len(found) == count
+    assert all(text.startswith("12 batches") for text in found)
+
+
+def test_a_run_that_never_was_has_a_report():
+    """Without a run there is a report all the same, without warnings about it."""
+    made = replace(Synthetic().measurements(), live=Missing("the first step took too long"))
+    found = build(analyse(made), Outcome((), ()))
+    assert found.verdict.code == "inconclusive"
+    assert found.step == Missing("the first step took too long")
+    assert found.warnings == ()
+    assert not isinstance(found.measurements.live, Live)
+
+
+def test_a_whole_job_is_reported_in_order():
+    """A slow serial map without overlap: both causes, the costlier first, and unique suggestions."""
+    of = chain(
+        ("Range", 0.0),
+        ("Map", 60 * MS),
+        ("BatchV2", 0.0),
+        written=("range(…)", "map(decode)", "batch(8)"),
+    )
+    analysis = analysed(
+        wait=60 * MS, compute=39 * MS, input_alone=60 * MS, pipeline=of, callbacks={"Log": 10 * MS}
+    )
+    found = build(analysis, run_checks(analysis))
+    assert [one.check for one in found.findings] == ["sequential-map", "missing-prefetch", "slow-callback"]
+    assert found.suggestions[0].check == "sequential-map"
+    gains = [one.predicted.value for one in found.suggestions if isinstance(one.predicted, Quantity)]
+    assert gains == sorted(gains, reverse=True)
+    assert len({one.id for one in found.suggestions}) == len(found.suggestions) == 3
