@@ -88,7 +88,7 @@ def test_each_file_is_a_check():
 def test_ids_are_unique_and_sorted_by_topic():
     """An id names one check, and the order does not depend on the disk."""
     ids = [check.id for check in all_checks()]
-    assert len(set(ids)) == len(ids) == 8
+    assert len(set(ids)) == len(ids) > 0
     assert list(all_checks()) == sorted(all_checks(), key=lambda check: (check.topic, check.id))
 
 
