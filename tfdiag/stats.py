@@ -90,7 +90,7 @@ def mean(series: Floats, seed: int = 0) -> Estimate:
 def _block_count(count: int) -> int:
     if count < 2 * _LEAST_BLOCKS:
         return count
-    return min(_MOST_BLOCKS, max(_LEAST_BLOCKS, round(count / (1.2 * count ** (1 / 3)))))
+    return min(_MOST_BLOCKS, max(_LEAST_BLOCKS, round(float(np.cbrt(count)) ** 2 / 1.2)))
 
 
 def median(series: Floats) -> Estimate:

@@ -27,8 +27,8 @@ class ReplayFacts:
     call: Estimate
     paced: Estimate
     """At the pace of the job: what the same call takes when it does not follow the last one at once."""
-    busy_per_call_s: float | Missing
-    """Time in which the step's own ops run."""
+    dispatch: float | Missing
+    """Time of a call in which none of the step's own ops runs."""
     empty: Estimate | Missing
     graph: Estimate | Missing
     cpu_per_call_s: float
@@ -66,19 +66,18 @@ def replay_facts(replay: Replay | Missing) -> ReplayFacts | Missing:
     return ReplayFacts(
         call=call,
         paced=paced if paced.value > call.value else call,
-        busy_per_call_s=(
-            replay.traced if isinstance(replay.traced, Missing) else _busy_per_call(replay.traced, paced)
-        ),
+        dispatch=replay.traced if isinstance(replay.traced, Missing) else _dispatch(replay.traced, paced),
         empty=empty,
         graph=graph,
         cpu_per_call_s=replay.cpu_s / len(replay.call_s),
     )
 
 
-def _busy_per_call(traced: Traced, call: Estimate) -> float:
-    """Give how long the ops of a call run, less what the profiler adds to them."""
+def _dispatch(traced: Traced, call: Estimate) -> float:
+    """Give how long no op of a call ran, less what the profiler adds to it."""
     slowed = float(np.mean(traced.call_s))
-    return traced.busy_s / len(traced.call_s) * min(1.0, call.value / slowed)
+    idle = max(0.0, slowed - traced.busy_s / len(traced.call_s))
+    return idle * min(1.0, call.value / slowed)
 
 
 def input_facts(alone: InputAlone | Missing) -> InputFacts | Missing:
@@ -216,12 +215,12 @@ def _seen_wait(wait: Estimate, inside: float) -> Quantity:
 
 def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, Maybe]:
     count = replay.call.count
-    if not isinstance(replay.busy_per_call_s, Missing):
-        compute = min(replay.busy_per_call_s, explained)
-        source = "a trace of replayed steps"
+    if not isinstance(replay.dispatch, Missing):
+        # Dispatch is a fixed cost; what a slower or faster minute changes is the computing.
+        launch = min(replay.dispatch, explained)
         return (
-            Quantity(explained - compute, "s", source="the call less its wait and its ops", count=count),
-            Quantity(compute, "s", source=source, count=count),
+            Quantity(launch, "s", source="traced calls less the time in which their ops ran", count=count),
+            Quantity(explained - launch, "s", source="the call less its wait and its dispatch", count=count),
         )
     if isinstance(replay.empty, Missing):
         return (

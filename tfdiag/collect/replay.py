@@ -21,9 +21,9 @@ __all__ = ["Pace", "measure_replay", "measure_replay_of_step", "resident"]
 _LEAST = 15
 _GOOD_ENOUGH = 0.015
 _MAX_CALLS = 20_000
-_PACED_CALLS = 60
+_PACED_CALLS = 300
 _TRACED_CALLS = 40
-_PACE_LEAST_S = 100e-6
+_PACE_LEAST_S = 10e-6
 """Below this a job leaves no pause worth imitating."""
 
 
