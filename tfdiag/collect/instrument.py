@@ -44,6 +44,8 @@ class Instrument:
         self._found: Any = None
         self._iterator: Any = None
         self._iterators: list[Any] = []
+        self.validation_freq: Any = 1
+        """As the caller's `fit` was told."""
         self._test: tuple[Any, Any] | None = None
         self._replaced: list[tuple[int, Any, _Timed]] = []
 
@@ -85,7 +87,9 @@ class Instrument:
                 raise
 
         self._model, self._wrapped = model, _marked(guarded, original, self)
-        self._iterators = _iterators_of_fit()
+        fit = _running_fit()
+        self._iterators = keras.epoch_iterators(fit)
+        self.validation_freq = fit.get("validation_freq", 1)
         model.train_function = guarded
         self._wrap_callbacks()
 
@@ -252,14 +256,14 @@ def _callback_entries(owner: Any) -> list[Any] | None:
     return None
 
 
-def _iterators_of_fit() -> list[Any]:
-    """Find what the innermost running `fit` iterates over."""
+def _running_fit() -> dict[str, Any]:
+    """Find the local variables of the innermost running `fit`."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # only the stack knows it
     while frame is not None:
         if frame.f_code.co_name == "fit":
-            return keras.epoch_iterators(frame.f_locals)
+            return dict(frame.f_locals)
         frame = frame.f_back
-    return []
+    return {}
 
 
 def _running_lists() -> list[list[Any]]:

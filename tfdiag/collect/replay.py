@@ -80,7 +80,10 @@ def _relaxed(parts: tuple[Any, ...], element_spec: Any) -> Any:
         return tensor
 
     value = parts if isinstance(element_spec, tuple) else parts[0]
-    return tf.nest.map_structure(relax, value, element_spec)
+    # Ragged and sparse parts are taken apart: what they don't know stands in the specs of their tensors.
+    flat = [tf.nest.flatten(each, expand_composites=True) for each in (value, element_spec)]
+    relaxed = [relax(tensor, spec) for tensor, spec in zip(*flat, strict=True)]
+    return tf.nest.pack_sequence_as(element_spec, relaxed, expand_composites=True)
 
 
 def measure_replay(

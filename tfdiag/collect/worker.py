@@ -30,8 +30,6 @@ class Worker:
         self._clock = clock
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.abandoned = False
-        self._lock = threading.Lock()
-        self._over = False
         self._on_return: Callable[[], None] | None = None
         self.returned = threading.Event()
         """Set once the thread is out of all its work, and `on_return` of a thread that was left has run."""
@@ -42,11 +40,9 @@ class Worker:
             with scope:
                 while (work := self._work.get()) is not None:
                     work()
-            with self._lock:
-                self._over, on_return = True, self._on_return
             try:
-                if on_return is not None:
-                    on_return()
+                if self._on_return is not None:
+                    self._on_return()
             finally:
                 self.returned.set()  # whoever waits must not wait for ever
 
@@ -98,14 +94,9 @@ class Worker:
 
     def close(self, on_return: Callable[[], None] | None = None) -> None:
         """End the thread; where it is still in abandoned work, `on_return` runs when it is out."""
-        # Always: a thread that came back just after it was given up waits for more like any other.
+        if self.abandoned:
+            self._on_return = on_return
+        # The only thing that ends the thread, also one that came back just after it was given up.
         self._work.put(None)
         if not self.abandoned:
             self._thread.join()
-            return
-        with self._lock:
-            over = self._over
-            if not over:
-                self._on_return = on_return
-        if over and on_return is not None:
-            on_return()

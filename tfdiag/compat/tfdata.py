@@ -4,7 +4,8 @@ Private names and where they were seen, with what happens when they are gone:
 
 - `dataset._variant_tensor`, `dataset_ops._VariantDataset` (2.16 to 2.21): a dataset can't be copied, and
   is iterated as it is.
-- `dataset._inputs()`, `_map_func._func` (2.16 to 2.21): stages have the runtime's names only.
+- `dataset._inputs()`, `_map_func._func`, `_map_func.function` (2.16 to 2.21): stages have the runtime's
+  names only, and state inside a function is not seen.
 - `DistributedIterator._iterators`, `._iterator`, `._device_iterators` (2.16 to 2.21): no waits of
   distributed jobs, they are estimated.
 """
@@ -189,28 +190,45 @@ def copy_dataset(dataset: Any, cache_folder: str) -> Copied:
         return Copied(dataset, f"the dataset can't be copied ({first}), so its own state moved on")
 
 
+_STATEFUL = ("Shuffle", "Cache", "Random", "Snapshot", "Save", "Directed")
+
+
 def _keeps_state(dataset: Any) -> bool:
     """Say whether iterating the dataset could change what it yields next time."""
     chain = _chain(dataset)
     if chain is None:
         return True
-    stateful = ("Shuffle", "Cache", "Random", "Snapshot", "Save", "Directed")
-    return any(word in type(part).__name__ for part in chain for word in stateful) or any(
-        type(part).__name__ == "_VariantDataset" for part in chain
-    )
+    return any(
+        word in name for part in chain for name in (type(part).__name__, *_inside(part)) for word in _STATEFUL
+    ) or any(type(part).__name__ == "_VariantDataset" for part in chain)
+
+
+def _inside(part: Any) -> list[str]:
+    """List the operations that make datasets in the function of a transformation."""
+    function = getattr(getattr(part, "_map_func", None), "function", None)
+    graph = getattr(function, "graph", None)
+    if graph is None:
+        return []
+    if any(tensor.dtype == tensorflow().variant for tensor in getattr(function, "captured_inputs", ())):
+        return ["Cache"]  # a dataset from outside the function, which could be any
+    definition = graph.as_graph_def(add_shapes=False)
+    scopes = [definition.node, *(function.node_def for function in definition.library.function)]
+    return [node.op for scope in scopes for node in scope if "Dataset" in node.op]
 
 
 def _own_state(graph: Any, cache_folder: str) -> None:
     """Give each shuffle its own seeds and each cache its own memory or files."""
-    nodes = {node.name: node for node in graph.node}
-    for library in [graph.node, *(function.node_def for function in graph.library.function)]:
-        for index, node in enumerate(library):
+    caches = 0
+    for scope in [graph.node, *(function.node_def for function in graph.library.function)]:
+        nodes = {node.name: node for node in scope}
+        for node in scope:
             if node.op in _SEEDED:
                 _replace_resource(nodes, node, "DummySeedGenerator")
             elif node.op in _CACHED:
                 _replace_resource(nodes, node, "DummyMemoryCache")
             if node.op in (*_CACHED, "CacheDataset"):
-                _redirect_cache(nodes, node, os.path.join(cache_folder, f"cache-{index}"))
+                _redirect_cache(nodes, node, os.path.join(cache_folder, f"cache-{caches}"))
+                caches += 1
 
 
 def _replace_resource(nodes: dict[str, Any], node: Any, op: str) -> None:
@@ -225,7 +243,7 @@ def _redirect_cache(nodes: dict[str, Any], node: Any, path: str) -> None:
     """Send a file cache to a private folder, unless it is complete and only read."""
     name = nodes.get(node.input[1].split(":")[0])
     if name is None or name.op != "Const":
-        return
+        raise ValueError("it has a file cache whose name is computed")
     values = name.attr["value"].tensor.string_val
     if values and values[0] and not os.path.exists(values[0].decode() + ".index"):
         values[0] = path.encode()
@@ -295,6 +313,9 @@ _WORDS = {
 }
 
 
+_SOURCES = ("from_generator", "TFRecordDataset", "TextLineDataset")
+
+
 def written_chain(dataset: Any) -> list[str]:
     """Say what the caller wrote, source first, as they would write it: `map(decode)`, `batch(32)`."""
     words: list[str] = []
@@ -304,8 +325,8 @@ def written_chain(dataset: Any) -> list[str]:
         if word and not word.startswith("with_options"):
             words.append(word)
         inputs: list[Any] = getattr(part, "_inputs", list)()
-        if word == "from_generator":
-            break  # what lies below is how from_generator is made
+        if word.startswith(_SOURCES):
+            break  # what lies below is how they are made
         part = inputs[0] if len(inputs) == 1 else None
         if len(inputs) > 1:
             words.append(f"{len(inputs)} sources")
@@ -346,7 +367,7 @@ _NO_NODES = _NoNodes()
 def _word(part: Any) -> str:
     kind = type(part).__name__.lstrip("_").split("Dataset")[0]
     word = _WORDS.get(kind, kind[:1].lower() + kind[1:] if kind else "")
-    if kind == "FlatMap" and "generator" in _function_name(part).lower():
+    if kind == "FlatMap" and _function_module(part).endswith("from_generator_op"):
         return "from_generator"
     if kind in ("Map", "ParallelMap", "FlatMap", "Interleave", "ParallelInterleave", "Filter"):
         arguments = [_function_name(part)]
@@ -357,7 +378,8 @@ def _word(part: Any) -> str:
         for attribute in ("_batch_size", "_buffer_size", "_count"):
             number = _constant(getattr(part, attribute, None))
             if number is not None:
-                return f"{word}({'' if number == -1 and word == 'repeat' else number})"
+                unsaid = {"repeat": "", "prefetch": "tf.data.AUTOTUNE"}
+                return f"{word}({unsaid.get(word, number) if number == -1 else number})"
     if kind in ("Tensor", "TensorSlice", "Range", "TFRecord", "TextLine"):
         return f"{word}(…)"
     return word if kind == "Generator" else f"{word}()"
@@ -376,3 +398,7 @@ def _function_name(part: Any) -> str:
     function = getattr(function, "__wrapped__", function)
     name = str(getattr(function, "__name__", "") or "…")
     return name.rsplit(".", maxsplit=1)[-1]
+
+
+def _function_module(part: Any) -> str:
+    return str(getattr(getattr(getattr(part, "_map_func", None), "_func", None), "__module__", ""))

@@ -84,7 +84,7 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
             job=describe(
                 self.model,
                 None,
-                {},
+                {"validation_freq": self._instrument.validation_freq if self._instrument else 1},
                 epochs=int(self._params.get("epochs") or 1),
                 steps_per_epoch=self._steps_per_epoch(),
             ),

@@ -69,7 +69,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "trained": dropout_model,
     "built, not trained": jobs.tiny_model,
     "not built": lambda: jobs.compiled(keras.Sequential([keras.layers.Dense(2), keras.layers.Dense(1)])),
-    "own step": lambda: jobs.compiled(jobs.OwnStep(), metrics=[]),
+    "own step": lambda: jobs.compiled(jobs.OwnStep(), metrics=None),
     "batch norm": batch_norm_model,
     "tf_keras": legacy_model,
     "tf_keras trained": lambda: trained(legacy_model()),
@@ -478,7 +478,7 @@ def test_random_generators_are_put_back(tmp_path: Path) -> None:
 
     def draw() -> list[Any]:
         return [
-            random.random(),  # noqa: S311  # no secret
+            random.random(),  # noqa: S311  # no secret: the state is meant
             float(np.random.random()),  # noqa: NPY002  # the global state is meant
             tf.compat.v1.get_seed(None),  # what the next op without a seed is given
             float(keras.random.uniform(())),
