@@ -296,6 +296,6 @@ def test_it_fills_the_recorder_that_it_is_given(caplog: pytest.LogCaptureFixture
 
 def test_rare_validation_is_spread_over_the_epochs_without() -> None:
     """`fit` knows how often it validates, and the report counts it so."""
-    callback = tfdiag.DiagnosticsCallback()
+    callback = DiagnosticsCallback()
     fit(jobs.tiny_model(), callback, epochs=4, validation_data=jobs.batches(6), validation_freq=2)
     assert callback.report().measurements.job.validation_freq == 2
