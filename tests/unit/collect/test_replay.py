@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ from tests.unit.fakes import FakeClock
 from tfdiag.collect.alone import measure_alone
 from tfdiag.collect.replay import Pace, measure_replay, measure_replay_of_step, resident
 from tfdiag.compat.keras import make_train_function
+from tfdiag.compat.profiler import Tracer
 from tfdiag.compat.tensorflow import tracing_count
+from tfdiag.model.measurements import Replay, Traced
+from tfdiag.model.quantity import Missing
 
 
 def never() -> bool:
@@ -27,6 +31,19 @@ def never() -> bool:
 
 
 NO_PACE = Pace(0.0, False)
+
+
+def replayed(model: Any, kept: Any, folder: Path, seconds: float) -> Replay:
+    """Replay a kept batch for a while."""
+    return measure_replay(
+        model,
+        kept,
+        pace=NO_PACE,
+        tracer=Tracer(folder),
+        until=time.perf_counter() + seconds,
+        clock=time.perf_counter,
+        should_stop=never,
+    )
 
 
 def structured() -> tf.data.Dataset:
@@ -77,7 +94,7 @@ def test_nothing_runs_beside_a_resident_dataset() -> None:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("rows", [16, 20], ids=["whole batches", "a short last batch"])
-def test_replaying_traces_nothing_anew(flavour: str, rows: int) -> None:
+def test_replaying_traces_nothing_anew(flavour: str, rows: int, tmp_path: Path) -> None:
     """The train function that fit has traced takes the kept batch as it is."""
     model = FLAVOURS[flavour][1]() if isinstance(FLAVOURS[flavour], tuple) else FLAVOURS[flavour]()
     dataset = tf.data.Dataset.from_tensor_slices(jobs.arrays(rows)).batch(8)
@@ -87,23 +104,50 @@ def test_replaying_traces_nothing_anew(flavour: str, rows: int) -> None:
     before = traces()
     kept = resident(model, next(iter(dataset)), dataset.element_spec)
     replay = measure_replay(
-        model, kept, pace=NO_PACE, until=time.perf_counter() + 0.1, clock=time.perf_counter, should_stop=never
+        model,
+        kept,
+        pace=NO_PACE,
+        tracer=Tracer(tmp_path),
+        until=time.perf_counter() + 0.1,
+        clock=time.perf_counter,
+        should_stop=never,
     )
     assert traces() == before >= 1
     assert len(replay.call_s) >= 3
-    assert len(replay.empty_call_s) >= 3
-    assert np.median(replay.empty_call_s) < np.median(replay.call_s)
+    assert isinstance(replay.traced, Traced)
+    assert 0 < replay.traced.busy_s < sum(replay.traced.call_s)
+    assert replay.empty_call_s == ()  # needed only where there is no trace
     assert replay.graph_call_s == ()
     assert replay.cpu_s > 0
 
 
-def test_an_eager_step_is_timed_in_a_graph_too() -> None:
+def test_a_profiler_that_is_taken_leaves_the_empty_step(tmp_path: Path) -> None:
+    """Where somebody profiles already, dispatch is told by a call with an empty step."""
+    model, dataset = jobs.tiny_model(), jobs.batches(3)
+    kept = resident(model, next(iter(dataset)), dataset.element_spec)
+    tf.profiler.experimental.start(str(tmp_path / "theirs"))
+    try:
+        replay = replayed(model, kept, tmp_path, 0.3)
+    finally:
+        tf.profiler.experimental.stop()
+    assert isinstance(replay.traced, Missing)
+    assert len(replay.empty_call_s) >= 3
+    assert np.median(replay.empty_call_s) < np.median(replay.call_s)
+
+
+def test_an_eager_step_is_timed_in_a_graph_too(tmp_path: Path) -> None:
     """What compiling the step to a graph would give is measured, and the model is eager again."""
     model = jobs.tiny_model(run_eagerly=True)
     dataset = jobs.batches(3)
     kept = resident(model, next(iter(dataset)), dataset.element_spec)
     replay = measure_replay(
-        model, kept, pace=NO_PACE, until=time.perf_counter() + 0.3, clock=time.perf_counter, should_stop=never
+        model,
+        kept,
+        pace=NO_PACE,
+        tracer=Tracer(tmp_path),
+        until=time.perf_counter() + 0.3,
+        clock=time.perf_counter,
+        should_stop=never,
     )
     assert len(replay.graph_call_s) >= 3
     assert replay.graph_missing == ""
@@ -111,7 +155,7 @@ def test_an_eager_step_is_timed_in_a_graph_too() -> None:
     assert not tf.config.functions_run_eagerly()
 
 
-def test_a_step_that_no_graph_can_take_says_why() -> None:
+def test_a_step_that_no_graph_can_take_says_why(tmp_path: Path) -> None:
     """A step that needs Python values can't be traced, which is a reason and no error."""
 
     class NeedsPython(jobs.OwnStep):
@@ -123,7 +167,13 @@ def test_a_step_that_no_graph_can_take_says_why() -> None:
     dataset = jobs.batches(3)
     kept = resident(model, next(iter(dataset)), dataset.element_spec)
     replay = measure_replay(
-        model, kept, pace=NO_PACE, until=time.perf_counter() + 0.1, clock=time.perf_counter, should_stop=never
+        model,
+        kept,
+        pace=NO_PACE,
+        tracer=Tracer(tmp_path),
+        until=time.perf_counter() + 0.1,
+        clock=time.perf_counter,
+        should_stop=never,
     )
     assert replay.graph_call_s == ()
     assert replay.graph_missing.startswith("the step can't be traced to a graph: ")
@@ -133,12 +183,14 @@ def test_replay_on_two_replicas() -> None:
     """A batch of a distributed dataset is put together, kept and spread again."""
     succeeds(
         """
-        import time
+        import tempfile, time
+        from pathlib import Path
         import tensorflow as tf
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
         from tests.integration import jobs
         from tfdiag.collect.replay import Pace, measure_replay, resident
+        from tfdiag.compat.profiler import Tracer
         strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
         with strategy.scope():
             model = jobs.tiny_model()
@@ -150,14 +202,17 @@ def test_replay_on_two_replicas() -> None:
         for one, other in zip(batch, again):
             for a, b in zip(one.values, other.values):
                 assert (a.numpy() == b.numpy()).all() and a.shape == (4, a.shape[1])
-        replay = measure_replay(model, kept, pace=Pace(0.0, False), until=time.perf_counter() + 0.5,
+        folder = tempfile.TemporaryDirectory()
+        replay = measure_replay(model, kept, pace=Pace(0.0, False), tracer=Tracer(Path(folder.name)),
+                                until=time.perf_counter() + 0.5,
                                 clock=time.perf_counter, should_stop=lambda: False)
         assert len(replay.call_s) >= 3
+        folder.cleanup()
         """
     )
 
 
-def test_a_callers_own_step_on_a_fake_clock() -> None:
+def test_a_callers_own_step_on_a_fake_clock(tmp_path: Path) -> None:
     """First call, steady calls and calls at the job's own pace are told apart; the batch is the same."""
     clock, count, batches = FakeClock(), itertools.count(), []
 
@@ -169,6 +224,7 @@ def test_a_callers_own_step_on_a_fake_clock() -> None:
         step,
         "batch",
         pace=Pace(0.0, True),
+        tracer=Tracer(tmp_path),
         until=clock() + 100.0,
         clock=clock,
         should_stop=lambda: len(batches) > 50,
@@ -180,13 +236,14 @@ def test_a_callers_own_step_on_a_fake_clock() -> None:
     assert replay.empty_call_s == () or replay.empty_call_s[0] == 0.0
 
 
-def test_the_end_of_the_window_is_kept() -> None:
+def test_the_end_of_the_window_is_kept(tmp_path: Path) -> None:
     """Calls end with the window, after three of them at least."""
     clock = FakeClock()
     replay = measure_replay_of_step(
         clock.taking(40.0),
         1.0,
         pace=NO_PACE,
+        tracer=Tracer(tmp_path),
         until=clock() + 100.0,
         clock=clock,
         should_stop=lambda: clock() > 180,
@@ -195,13 +252,14 @@ def test_the_end_of_the_window_is_kept() -> None:
     assert clock() <= 300.0
 
 
-def test_a_stop_ends_a_replay() -> None:
+def test_a_stop_ends_a_replay(tmp_path: Path) -> None:
     """Whoever asks for the end gets it after the call that is running."""
     clock = FakeClock()
     replay = measure_replay_of_step(
         clock.taking(1.0),
         1.0,
         pace=Pace(0.5, True),
+        tracer=Tracer(tmp_path),
         until=clock() + 1e6,
         clock=clock,
         should_stop=lambda: True,
