@@ -15,6 +15,8 @@ VERDICT_SHARE = 0.25
 _COMPUTE_SHARE = 0.5
 _UNEXPLAINED_SHARE = 0.3
 _FEW_STEPS = 30
+_GRAPH_DISPATCH_S = 1e-3
+"""What calling a graph may cost at most; a call that is far longer does compute."""
 
 _WORDS = {
     "input-bound": "The step waits for data",
@@ -40,6 +42,13 @@ def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
     code = max(fixable, key=lambda key: fixable[key])
     if fixable[code] < VERDICT_SHARE:
         code = "compute-bound" if shares["compute-bound"] >= _COMPUTE_SHARE else ""
+    if code == "compute-bound" and _may_be_dispatch(measurements, step):
+        share = shares[code]
+        headline = (
+            f"The step is busy with itself for {share:.0%} of its {_time(total)}; how much of that is dispatch "
+            "is not known."
+        )
+        return Verdict("inconclusive", headline, share, 0.3, missing)
     if not code and unexplained <= _UNEXPLAINED_SHARE:
         most = max(shares.values())
         headline = f"No single cause: nothing takes more than {most:.0%} of the step of {_time(total)}."
@@ -51,6 +60,15 @@ def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
     verb = " for" if code == "input-bound" else ""
     headline = f"{_WORDS[code]}{verb} {share:.0%} of its {_time(total)}."
     return Verdict(code, headline, share, _confidence(measurements, step, shares, code), missing)
+
+
+def _may_be_dispatch(measurements: Measurements, step: Step) -> bool:
+    """Say whether what looks like compute could as well be dispatch, because nothing told them apart."""
+    if not isinstance(step.segments["launch"], Missing):
+        return False
+    job = measurements.job
+    per_call = _seconds(step, "device_compute") * job.steps_per_execution
+    return job.run_eagerly or per_call < _GRAPH_DISPATCH_S / VERDICT_SHARE
 
 
 def _sentence_without(reason: str) -> str:
