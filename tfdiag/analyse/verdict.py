@@ -45,8 +45,8 @@ def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
     if code == "compute-bound" and _may_be_dispatch(measurements, step):
         share = shares[code]
         headline = (
-            f"The step is busy with itself for {share:.0%} of its {_time(total)}; how much of that is dispatch "
-            "is not known."
+            f"The step is busy with itself for {share:.0%} of its {_time(total)}; "
+            "how much of that is dispatch is not known."
         )
         return Verdict("inconclusive", headline, share, 0.3, missing)
     if not code and unexplained <= _UNEXPLAINED_SHARE:

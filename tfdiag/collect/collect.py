@@ -214,7 +214,7 @@ class _Collection:
             keras.steps_per_execution(self.request.model) if self.request.train_step is None else 1
         )
         self.recorder = Recorder(clock, steps_per_call=steps_per_call, on_look=self._look)
-        self.recorder.stop_at = self.live_soft_end
+        self.recorder.hot.stop_at = self.live_soft_end
         run = self._own_loop if self.request.train_step is not None else self._fit
         with self._phase("the job as it is"):
             try:
@@ -282,7 +282,7 @@ class _Collection:
         if not self.stopping and not self._enough(recorder, now):
             return
         self.stopping = True
-        recorder.stop_at = -math.inf
+        recorder.hot.stop_at = -math.inf
         if self.request.train_step is None:
             self.request.model.stop_training = True
         validated = any(run.complete for run in recorder.validations)
@@ -563,7 +563,7 @@ class _Collection:
         self.stopping = True
         if self.recorder is not None:
             self.recorder.abort = True
-            self.recorder.stop_at = -math.inf
+            self.recorder.hot.stop_at = -math.inf
 
     @contextlib.contextmanager
     def _phase(self, name: str) -> Iterator[None]:

@@ -7,6 +7,7 @@ taken off when training ends, when an exception passes through any of it, or whe
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -42,7 +43,6 @@ class Instrument:
         self._entries: list[Any] | None = None
         self._wrapped: Callable[..., Any] | None = None
         self._found: Any = None
-        self._iterator: Any = None
         self._iterators: list[Any] = []
         self.validation_freq: Any = 1
         """As the caller's `fit` was told."""
@@ -71,26 +71,13 @@ class Instrument:
             self._found, lambda other: self._entries is not None and other.runs_in([self._entries])
         )
         bare = _peeled(original, lambda _: False)
-        wrapped = self.recorder.instrument(original, tensorflow.tracing_count(bare))
-        ends_epoch = tensorflow.end_of_data()
-
-        def guarded(iterator: Any) -> Any:
-            if self._model is None:
-                return original(iterator)
-            self._iterator = iterator
-            try:
-                return wrapped(iterator)
-            except ends_epoch:
-                raise
-            except BaseException:
-                self.detach()
-                raise
-
-        self._model, self._wrapped = model, _marked(guarded, original, self)
+        self.recorder.hot.muted = False
+        wrapped = self.recorder.instrument(original, tensorflow.tracing_count(bare), on_error=self.detach)
+        self._model, self._wrapped = model, _marked(wrapped, original, self)
         fit = _running_fit()
         self._iterators = keras.epoch_iterators(fit)
         self.validation_freq = fit.get("validation_freq", 1)
-        model.train_function = guarded
+        model.train_function = wrapped
         self._wrap_callbacks()
 
     def detach(self) -> None:
@@ -100,7 +87,8 @@ class Instrument:
             return
         if model.__dict__.get("train_function") is self._wrapped:
             model.train_function = _peeled(self._found, lambda other: other.attached)
-        self._found = self._wrapped = self._iterator = None
+        self.recorder.hot.muted, self.recorder.hot.latest = True, None
+        self._found = self._wrapped = None
         self._detach_test(model)
         entries, self._entries = self._entries or [], None
         for index, callback, timed in self._replaced:
@@ -110,7 +98,7 @@ class Instrument:
 
     def epoch_ends(self) -> None:
         """Read what the iterator of this epoch still knows, and let go of it."""
-        iterator, self._iterator = self._iterator, None
+        iterator, self.recorder.hot.latest = self.recorder.hot.latest, None
         if self._model is not None:
             self.recorder.look(iterator)
 
@@ -155,7 +143,7 @@ class Instrument:
         if hasattr(self._model, "stop_evaluating"):
             self._model.stop_evaluating = True
         else:
-            self.recorder.stop_at = 0.0
+            self.recorder.hot.stop_at = 0.0
             raise StopIteration
 
     def take_down(self) -> None:
@@ -172,7 +160,7 @@ class Instrument:
         counts: dict[str, int] = {}
         for index, callback in enumerate(self._entries or []):
             itself = _bare(callback, lambda _: False)
-            if itself is self._owner:
+            if itself is self._owner or keras.is_history(itself):
                 continue
             name = type(itself).__name__
             counts[name] = counts.get(name, 0) + 1
@@ -200,17 +188,23 @@ def _peeled(function: Any, keep: Callable[[Instrument], bool]) -> Any:
 
 def _bare(callback: Any, keep: Callable[[Instrument], bool]) -> Any:
     """Give what stands behind those that stand in for a callback, up to one that is to be kept."""
-    while isinstance(callback, _Timed) and not keep(callback.__dict__["_tfdiag_instrument"]):
-        callback = callback.__dict__["_tfdiag_callback"]
+    while isinstance(callback, _Timed) and not keep(callback._tfdiag_instrument):  # noqa: SLF001  # ours
+        callback = callback._tfdiag_callback  # noqa: SLF001
     return callback
 
 
 class _Timed:
-    """Stands in Keras' list for a callback, and times those of its methods that do something."""
+    """Stands in Keras' list for a callback, and times those of its methods that do something.
+
+    The methods are slots, and those that do nothing are not timed: this is looked at in every step.
+    """
+
+    __slots__ = ("_tfdiag_callback", "_tfdiag_instrument", *_METHODS)
 
     def __init__(self, callback: Any, name: str, instrument: Instrument) -> None:
-        self.__dict__["_tfdiag_callback"] = callback
-        self.__dict__["_tfdiag_instrument"] = instrument
+        keep = functools.partial(object.__setattr__, self)
+        keep("_tfdiag_callback", callback)
+        keep("_tfdiag_instrument", instrument)
         base = keras.callback_base()
         for method in _METHODS:
             function = getattr(callback, method, None)
@@ -218,26 +212,14 @@ class _Timed:
                 continue
             implementation = getattr(function, "__func__", function)
             if implementation is not getattr(base, method, None):
-                timed = instrument.recorder.time_callback(name, method, function)
-                function = _guard(timed, instrument.detach)
-            self.__dict__[method] = function
+                function = instrument.recorder.time_callback(name, method, function, instrument.detach)
+            keep(method, function)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tfdiag_callback, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._tfdiag_callback, name, value)
-
-
-def _guard(timed: Callable[..., Any], detach: Callable[[], None]) -> Callable[..., Any]:
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return timed(*args, **kwargs)
-        except BaseException:
-            detach()
-            raise
-
-    return guarded
 
 
 def _callback_entries(owner: Any) -> list[Any] | None:

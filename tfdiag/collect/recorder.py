@@ -24,7 +24,9 @@ __all__ = ["EndOfRun", "Recorder"]
 
 _LOOKS = (4, 10, 20, 40)
 """Calls after which the first looks happen; later ones come every `_EVERY` calls."""
-_EVERY = 50
+_EVERY = 90
+_EVERY_S = 0.2
+_EVERY_AT_MOST = 500
 _GAP_WINDOW = 98
 _PROBES = 2000
 _KEEP = 50_000
@@ -37,6 +39,21 @@ EventKind = Literal[
 
 class EndOfRun(BaseException):
     """Unwinds `fit` when the budget is gone; a BaseException, so that no `except Exception` eats it."""
+
+
+class _Hot:
+    """What is looked at in each step, close together."""
+
+    __slots__ = ("latest", "muted", "next_look", "stop_at")
+
+    def __init__(self, next_look: int) -> None:
+        self.next_look = next_look
+        self.stop_at = math.inf
+        """Look after each call from this moment on."""
+        self.muted = False
+        """Pass on and leave no note: whoever hung this in has taken it off."""
+        self.latest: Any = None
+        """The iterator that the latest batch came from."""
 
 
 class Recorder:
@@ -61,7 +78,6 @@ class Recorder:
         self.dropped = 0
         self.cut = ""
         self.nan_loss = False
-        self.stop_at = math.inf
         self.failed_call: int | None = None
         self.stages: tuple[tuple[Stage, ...], int] | None = None
         self.looks_s = 0.0
@@ -74,7 +90,7 @@ class Recorder:
         self._on_look = on_look
         self._open: dict[tuple[str, str], list[float]] = {}
         self._block_start = 0
-        self._next_look = min(_LOOKS[0], self._longest())
+        self.hot = _Hot(min(_LOOKS[0], self._longest()))
         self._tests: list[tuple[float, float]] = []
         self._test_begin = math.nan
         self.test_cut = False
@@ -88,42 +104,57 @@ class Recorder:
         tracing: Callable[[], int] | None,
         *,
         waited: list[float] | None = None,
+        on_error: Callable[[], None] | None = None,
     ) -> Callable[[Any], Any]:
         """Give a train function that does the same and leaves a note of it.
 
-        `waited` is where a loop of the caller's own puts the wait of each call.
+        `waited` is where a loop of the caller's own puts the wait of each call. One function with few
+        names: after a step it runs on cold caches, where each line costs several times what it seems to.
         """
         clock = self.clock
         calls = self.calls
         append = calls.append
+        hot = self.hot
         seen = tracing() if tracing is not None else 0
-        slow = 0.0
+        slow = 0.0 if tracing is not None else math.inf
         ends_epoch = end_of_data()
 
-        def instrumented(iterator: Any) -> Any:
+        def failed(error: BaseException) -> None:
+            if isinstance(error, ends_epoch):
+                self._past_end += 1
+                return
+            self.failed_call = self.dropped + len(calls)
+            if on_error is not None:
+                on_error()
+
+        def stood_out(took: float) -> None:
             nonlocal seen, slow
+            assert tracing is not None
+            now = tracing()
+            if now != seen:
+                seen = now
+                self.traced.append(self.dropped + len(calls) - 1)
+            else:
+                # Tracing takes far longer than a step: only calls that stand out are asked about.
+                slow = 1.5 * took
+
+        def instrumented(iterator: Any) -> Any:
+            if hot.muted:
+                return train_function(iterator)
             start = clock()
             try:
                 result = train_function(iterator)
-            except ends_epoch:
-                self._past_end += 1
-                raise
-            except BaseException:
-                self.failed_call = self.dropped + len(calls)
+            except BaseException as error:
+                failed(error)
                 raise
             end = clock()
             append((start, end))
+            if end - start > slow:
+                stood_out(end - start)
             if waited is not None:
                 self.waits.append(waited[-1])
-            if tracing is not None and end - start > slow:
-                now = tracing()
-                if now != seen:
-                    seen = now
-                    self.traced.append(self.dropped + len(calls) - 1)
-                else:
-                    # Tracing takes far longer than a step: only calls that stand out are asked about.
-                    slow = 1.5 * (end - start)
-            if len(calls) >= self._next_look or end >= self.stop_at:
+            hot.latest = iterator
+            if len(calls) >= hot.next_look or end >= hot.stop_at:
                 self.look(iterator)
                 if self.abort:
                     raise EndOfRun
@@ -131,25 +162,31 @@ class Recorder:
 
         return instrumented
 
-    def time_callback(self, name: str, method: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def time_callback(
+        self,
+        name: str,
+        method: str,
+        function: Callable[..., Any],
+        on_error: Callable[[], None] | None = None,
+    ) -> Callable[..., Any]:
         """Give a callback's method that adds its time to the open block."""
         clock = self.clock
-        totals = self._open
+        cell = self._open.setdefault((name, method), [0, 0.0])
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             start = clock()
             try:
-                return function(*args, **kwargs)
-            finally:
-                spent = clock() - start
-                cell = totals.get(key)
-                if cell is None:
-                    totals[key] = [1, spent]
-                else:
-                    cell[0] += 1
-                    cell[1] += spent
+                result = function(*args, **kwargs)
+            except BaseException:
+                cell[0] += 1
+                cell[1] += clock() - start
+                if on_error is not None:
+                    on_error()
+                raise
+            cell[0] += 1
+            cell[1] += clock() - start
+            return result
 
-        key = (name, method)
         return timed
 
     # --- called now and then ------------------------------------------------------------------------
@@ -164,7 +201,12 @@ class Recorder:
         self._drop_old()
         following = [at for at in _LOOKS if at > len(self.calls) and self.dropped == 0]
         step = min(_EVERY, self._longest())
-        self._next_look = min([*following, len(self.calls) + step])
+        if self._reader.gone:
+            # No gaps to be read in time: once in a while will do.
+            seen = self.calls[-1][1] - self.calls[0][0] if self.calls else 0.0
+            often = _EVERY_S * len(self.calls) / seen if seen > 0 else step
+            step = int(max(step, min(_EVERY_AT_MOST, often)))
+        self.hot.next_look = min([*following, len(self.calls) + step])
         if self._on_look is not None:
             self._on_look(self)
         self.looks_s += self.clock() - begin
@@ -270,7 +312,7 @@ class Recorder:
     def overhead(self) -> Quantity:
         """Time what this recorder adds to a call: its wrapper on a function that does nothing, and looks."""
         probe = Recorder(self.clock)
-        probe._next_look = sys.maxsize
+        probe.hot.next_look = sys.maxsize
 
         def nothing(_: Any) -> None:
             return None
@@ -327,18 +369,23 @@ class Recorder:
             position -= per_call
             call -= 1
 
-    def _block(self) -> list[CallbackTime]:
+    def _block(self, *, close: bool = False) -> list[CallbackTime]:
         calls = self.dropped + len(self.calls) - self._block_start
-        return [
-            CallbackTime(name, method, self._block_start, calls, int(count), total)
-            # A copy, because Keras may run batch hooks on a thread of its own.
-            for (name, method), (count, total) in list(self._open.items())
-        ]
+        rows = []
+        for (name, method), cell in list(self._open.items()):
+            count, total = cell
+            if not count:
+                continue
+            if close:
+                # What a hook on another thread adds meanwhile stays, for the next block.
+                cell[0] -= count
+                cell[1] -= total
+            rows.append(CallbackTime(name, method, self._block_start, calls, int(count), total))
+        return rows
 
     def _close_block(self) -> None:
         if self.dropped + len(self.calls) > self._block_start:
-            self.callbacks.extend(self._block())
-            self._open.clear()
+            self.callbacks.extend(self._block(close=True))
             self._block_start = self.dropped + len(self.calls)
 
     def _drop_old(self) -> None:

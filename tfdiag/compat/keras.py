@@ -70,6 +70,12 @@ def callback_base() -> type:
     return keras().callbacks.Callback  # type: ignore[no-any-return]  # Keras is untyped
 
 
+def is_history(callback: Any) -> bool:
+    """Say whether it is the callback that Keras itself adds to each `fit`, which only keeps the logs."""
+    cls = type(callback)
+    return cls.__name__ == "History" and cls.__module__.split(".")[0] in _ROOTS
+
+
 def flavour(model: Any) -> str:
     """Say whose trainer the model has: `keras`, `tf_keras`, or nothing when it is not a model."""
     for cls in type(model).__mro__:

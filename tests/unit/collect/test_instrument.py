@@ -119,11 +119,12 @@ def test_keras_own_list_is_restored(model: Any) -> None:
     watcher.on_epoch_end = lambda *_: during.append(list(given.callbacks))
     fit(model, callbacks=given)
     assert all(a is b for a, b in zip(before, given.callbacks, strict=True))
-    assert all(entry is not old for entry, old in zip(during[0], before, strict=True) if old is not ours)
+    assert during[0][0] is not before[0]
     assert during[0][1] is ours
+    assert during[0][2] is before[2]  # Keras' own History only keeps logs: no clock is worth its cost
     timed = {(row.callback, row.method) for row in ours._recorder.live().callbacks}
     assert ("Watcher", "on_epoch_end") in timed
-    assert ("History", "on_epoch_end") in timed
+    assert not any(callback == "History" for callback, _ in timed)
 
 
 def test_only_methods_that_do_something_are_timed(model: Any) -> None:

@@ -191,12 +191,12 @@ def test_the_stages_of_a_steady_run_are_kept(piped: Any) -> None:
 
 
 def test_looks_are_many_at_first_and_rare_later(piped: Any) -> None:
-    """Looks happen after 4, 10, 20 and 40 calls, then every 50: rare enough to cost nothing."""
+    """Looks happen after 4, 10, 20 and 40 calls, then every 90: rare enough to cost nothing."""
     looks: list[int] = []
     recorder, _, call = piped(on_look=lambda r: looks.append(len(r.calls)))
     for _ in range(200):
         call(0.1)
-    assert looks == [4, 10, 20, 40, 90, 140, 190]
+    assert looks == [4, 10, 20, 40, 130]
     assert recorder.failed_call is None
 
 
@@ -205,7 +205,7 @@ def test_a_look_comes_at_once_when_time_is_up(piped: Any, clock: FakeClock) -> N
     looks: list[int] = []
     recorder, _, call = piped(on_look=lambda r: looks.append(len(r.calls)))
     call(0.1)
-    recorder.stop_at = clock() + 1.0
+    recorder.hot.stop_at = clock() + 1.0
     call(0.1)
     assert looks == []
     call(0.1)
@@ -217,7 +217,7 @@ def test_an_aborted_run_is_unwound_after_the_call(piped: Any) -> None:
     recorder, _, call = piped()
     call(0.1)
     recorder.abort = True
-    recorder.stop_at = -math.inf
+    recorder.hot.stop_at = -math.inf
     with pytest.raises(EndOfRun):
         call(0.1)
     assert len(recorder.calls) == 2
@@ -391,15 +391,15 @@ def test_old_calls_are_dropped(clock: FakeClock, monkeypatch: pytest.MonkeyPatch
             recorder.event("epoch_begin")
         step(None)
         callback()
-    assert recorder.dropped == 300
+    assert recorder.dropped == 200
     live = recorder.live()
-    assert live.first_call_index == 300
-    assert len(live.start_s) == len(live.duration_s) == len(live.wait_s) == 150
+    assert live.first_call_index == 200
+    assert len(live.start_s) == len(live.duration_s) == len(live.wait_s) == 250
     assert live.traced == (400,)
-    assert live.duration_s[100] == pytest.approx(5.0)
-    assert min(event.call for event in live.events) == 300
-    assert min(row.first_call for row in live.callbacks) >= 300
-    assert len(recorder.calls) <= 250
+    assert live.duration_s[200] == pytest.approx(5.0)
+    assert min(event.call for event in live.events) == 200
+    assert min(row.first_call for row in live.callbacks) >= 200
+    assert len(recorder.calls) <= 300
 
 
 def test_events_are_bounded(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
