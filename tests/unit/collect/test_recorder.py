@@ -22,6 +22,7 @@ class FakePipeline:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.missing = ""
+        self.gone = False
         self.taken = 0
         self._gaps: list[float] = []
         self._last = math.nan
