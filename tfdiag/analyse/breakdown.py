@@ -277,7 +277,7 @@ def _without_replay(steady: Steady, inside: float, missing: Missing) -> tuple[Ma
             count=count,
         ),
         launch,
-        Quantity(0.0, "s", origin="estimated", source="nothing is left over by construction", count=count),
+        Missing(f"without a replay nothing tells what the call does besides ({missing.reason})"),
     )
 
 

@@ -299,3 +299,10 @@ def test_rare_validation_is_spread_over_the_epochs_without() -> None:
     callback = DiagnosticsCallback()
     fit(jobs.tiny_model(), callback, epochs=4, validation_data=jobs.batches(6), validation_freq=2)
     assert callback.report().measurements.job.validation_freq == 2
+
+
+def test_what_nothing_explains_is_unknown_and_not_zero() -> None:
+    """Without a replay nobody knows what a call does besides, so the report shows no zero for it."""
+    callback = DiagnosticsCallback()
+    fit(jobs.tiny_model(), callback, epochs=2)
+    assert isinstance(callback.report().step.segments["unexplained"], Missing)
