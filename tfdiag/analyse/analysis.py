@@ -14,7 +14,7 @@ from tfdiag.analyse.breakdown import (
 )
 from tfdiag.analyse.pipeline import PipelineModel, pipeline_model
 from tfdiag.analyse.steady import Steady, steady_state
-from tfdiag.analyse.verdict import judge
+from tfdiag.analyse.verdict import crosses, judge
 from tfdiag.model.measurements import Measurements
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Bounds, Step, Verdict
@@ -40,6 +40,10 @@ class Analysis:
         if isinstance(self.step, Missing) or self.step.mean_s <= 0:
             return 0.0
         return seconds / self.step.mean_s
+
+    def crosses(self, share: float, threshold: float) -> bool:
+        """Say whether a share of the step is above a threshold beyond this run's noise."""
+        return not isinstance(self.step, Missing) and crosses(self.step, share, threshold)
 
     def segment(self, name: str) -> float:
         """Give the seconds of a segment, 0 where it is missing: for sums, not for judgements."""

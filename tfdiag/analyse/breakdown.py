@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ __all__ = ["ReplayFacts", "bounds_of", "break_down", "input_facts", "replay_fact
 
 _WAIT_OVER_ALONE = 1.5
 """How much longer a batch may take beside a running step than alone."""
+_STRETCH_LEAST = 5
 _NO_BUS = "there is no accelerator, so nothing crosses a bus"
 
 
@@ -62,7 +64,7 @@ def replay_facts(replay: Replay | Missing) -> ReplayFacts | Missing:
     call = _steady_mean(replay.call_s)
     paced = call
     if len(replay.paced_call_s) >= 3:
-        paced = stats.mean(np.asarray(replay.paced_call_s))
+        paced = _undisturbed(np.asarray(replay.paced_call_s))
     return ReplayFacts(
         call=call,
         paced=paced if paced.value > call.value else call,
@@ -71,6 +73,15 @@ def replay_facts(replay: Replay | Missing) -> ReplayFacts | Missing:
         graph=graph,
         cpu_per_call_s=replay.cpu_s / len(replay.call_s),
     )
+
+
+def _undisturbed(series: np.ndarray[Any, np.dtype[np.float64]]) -> Estimate:
+    """Give the mean of the middle one of three stretches, one may have been slow; the interval is of all."""
+    whole = stats.mean(series)
+    if len(series) < 3 * _STRETCH_LEAST:
+        return whole
+    middle = float(np.median([stretch.mean() for stretch in np.array_split(series, 3)]))
+    return Estimate(middle, min(whole.low, middle), max(whole.high, middle), whole.count)
 
 
 def _dispatch(traced: Traced, call: Estimate) -> float:

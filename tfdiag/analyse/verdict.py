@@ -8,13 +8,17 @@ from tfdiag.model.measurements import Live, Measurements
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Step, Verdict
 
-__all__ = ["VERDICT_SHARE", "judge"]
+__all__ = ["VERDICT_SHARE", "crosses", "judge", "noise_of"]
 
 VERDICT_SHARE = 0.25
 """From this share of the step on, something that can be mended names the verdict."""
 _COMPUTE_SHARE = 0.5
 _UNEXPLAINED_SHARE = 0.3
 _FEW_STEPS = 30
+_NOISE_LEAST = 0.02
+"""How well a share of the step repeats at best."""
+_NOISE_MOST = 0.1
+"""However noisy a run, a cause this far above the threshold is named."""
 _GRAPH_DISPATCH_S = 1e-3
 """What calling a graph may cost at most; a call that is far longer does compute."""
 
@@ -40,7 +44,7 @@ def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
     missing = _missing(measurements, step)
     fixable = {code: share for code, share in shares.items() if code != "compute-bound"}
     code = max(fixable, key=lambda key: fixable[key])
-    if fixable[code] < VERDICT_SHARE:
+    if not crosses(step, fixable[code], VERDICT_SHARE):
         code = "compute-bound" if shares["compute-bound"] >= _COMPUTE_SHARE else ""
     if code == "compute-bound" and _may_be_dispatch(measurements, step):
         share = shares[code]
@@ -60,6 +64,21 @@ def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
     verb = " for" if code == "input-bound" else ""
     headline = f"{_WORDS[code]}{verb} {share:.0%} of its {_time(total)}."
     return Verdict(code, headline, share, _confidence(measurements, step, shares, code), missing)
+
+
+def noise_of(step: Step) -> float:
+    """Give how well the mean step is known, relative to it."""
+    low, high = step.mean.low, step.mean.high
+    noise = (high - low) / (2 * step.mean_s) if low is not None and high is not None else 1.0
+    return max(noise, _NOISE_LEAST)
+
+
+def crosses(step: Step, share: float, threshold: float) -> bool:
+    """Say whether a share of the step is above a threshold for sure, and not by the noise of this run.
+
+    What lies within the noise is not claimed: the next run of the same job would take it back.
+    """
+    return share * (1 - min(noise_of(step), _NOISE_MOST)) >= threshold
 
 
 def _may_be_dispatch(measurements: Measurements, step: Step) -> bool:
@@ -109,9 +128,7 @@ def _confidence(measurements: Measurements, step: Step, shares: dict[str, float]
         margin = rival
     else:
         margin = max(shares[code] - VERDICT_SHARE, 0.0) + max(0.0, shares[code] - ordered[0]) / 2
-    low, high = step.mean.low, step.mean.high
-    noise = (high - low) / (2 * step.mean_s) if low is not None and high is not None else 1.0
-    certain = 0.5 * (1 + math.erf(margin / max(noise, 0.02) / math.sqrt(2)))
+    certain = 0.5 * (1 + math.erf(margin / noise_of(step) / math.sqrt(2)))
     factor = 1.0
     if step.steady_steps < _FEW_STEPS:
         factor *= 0.5 + 0.5 * step.steady_steps / _FEW_STEPS

@@ -21,7 +21,10 @@ __all__ = ["Pace", "measure_replay", "measure_replay_of_step", "resident"]
 _LEAST = 15
 _GOOD_ENOUGH = 0.015
 _MAX_CALLS = 20_000
-_PACED_CALLS = 300
+_PACED_CALLS = 150
+"""In one stretch."""
+_STRETCHES = 3
+"""A machine has slow seconds. What is spread over several stretches is not judged by one of them."""
 _TRACED_CALLS = 40
 _PACE_LEAST_S = 10e-6
 """Below this a job leaves no pause worth imitating."""
@@ -100,10 +103,9 @@ def measure_replay(
     eager = bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly()
     window = until - clock()
     step = keras.make_train_function(model)
-    first_s, calls, cpu_s, logs = _time_calls(
-        step, dataset, clock() + window * (0.3 if eager else 0.5), clock, should_stop
+    timed, paced = _in_stretches(
+        step, dataset, pace, window * (0.15 if eager else 0.25), window * 0.4, clock, should_stop
     )
-    paced = _paced(step, dataset, pace, clock() + 0.15 * window, clock, should_stop)
     traced: Traced | Missing = Missing("an eager step has no ops of a graph")
     if not eager and not should_stop():
         traced = _traced(step, dataset, pace, clock() + 0.1 * window, clock, tracer, should_stop)
@@ -113,13 +115,13 @@ def measure_replay(
         graph, graph_missing = _in_graph(model, dataset, clock() + 0.3 * window, clock, should_stop)
     empty: list[float] = []
     if isinstance(traced, Missing) and not should_stop():
-        names = list(logs) if isinstance(logs, dict) else ["loss"]
+        names = list(timed.logs) if isinstance(timed.logs, dict) else ["loss"]
         null = keras.null_step(model, names)
-        _, empty, _, _ = _time_calls(null, dataset, clock() + 0.2 * window, clock, should_stop)
+        empty = _time_calls(null, dataset, clock() + 0.2 * window, clock, should_stop).call_s
     return Replay(
-        call_s=tuple(calls),
-        cpu_s=cpu_s,
-        first_call_s=first_s,
+        call_s=tuple(timed.call_s),
+        cpu_s=timed.cpu_s,
+        first_call_s=timed.first_s,
         empty_call_s=tuple(empty),
         paced_call_s=tuple(paced),
         pace_s=pace.pause_s,
@@ -145,7 +147,7 @@ def _in_graph(
         model.run_eagerly = False
         model.train_function = None
         step = keras.make_train_function(model)
-        _, calls, _, _ = _time_calls(step, dataset, until, clock, should_stop)
+        calls = _time_calls(step, dataset, until, clock, should_stop).call_s
     except (tf.errors.OpError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
         return [], f"the step can't be traced to a graph: {(str(error).splitlines() or ['?'])[0]}"
     finally:
@@ -177,23 +179,70 @@ def measure_replay_of_step(
     def step(iterator: Any) -> Any:
         return train_step(next(iterator))
 
-    first_s, calls, cpu_s, _ = _time_calls(step, forever(), clock() + 0.6 * window, clock, should_stop)
-    paced = _paced(step, forever(), pace, clock() + 0.2 * window, clock, should_stop)
+    timed, paced = _in_stretches(
+        step, _Endless(forever), pace, 0.4 * window, 0.4 * window, clock, should_stop
+    )
     traced = _traced(step, forever(), pace, clock() + 0.1 * window, clock, tracer, should_stop)
     empty: list[float] = []
     with contextlib.suppress(TypeError, ValueError):  # a batch that a graph can't take
-        _, empty, _, _ = _time_calls(
-            lambda it: empty_step(next(it)), forever(), clock() + 0.15 * window, clock, should_stop
-        )
+        empty = _time_calls(
+            lambda it: empty_step(next(it)), forever(), clock() + 0.1 * window, clock, should_stop
+        ).call_s
     return Replay(
-        tuple(calls),
-        cpu_s,
-        first_s,
+        tuple(timed.call_s),
+        timed.cpu_s,
+        timed.first_s,
         tuple(empty),
         paced_call_s=tuple(paced),
         pace_s=pace.pause_s,
         traced=traced,
     )
+
+
+@dataclass(slots=True)
+class _Timed:
+    """Calls one after the other."""
+
+    first_s: float
+    call_s: list[float]
+    cpu_s: float
+    logs: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Endless:
+    """Something that can be iterated again and again, as a dataset can."""
+
+    make: Callable[[], Any]
+
+    def __iter__(self) -> Any:
+        return self.make()
+
+
+def _in_stretches(
+    step: Callable[[Any], Any],
+    dataset: Any,
+    pace: Pace,
+    fast_s: float,
+    paced_s: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> tuple[_Timed, list[float]]:
+    """Time calls as fast as they go and calls at the job's pace, by turns."""
+    paced: list[float] = []
+    whole: _Timed | None = None
+    for _ in range(_STRETCHES):
+        part = _time_calls(step, dataset, clock() + fast_s / _STRETCHES, clock, should_stop)
+        if whole is None:
+            whole = part
+        else:
+            whole.call_s += part.call_s
+            whole.cpu_s += part.cpu_s
+        paced += _paced(step, dataset, pace, clock() + paced_s / _STRETCHES, clock, should_stop)
+        if should_stop():
+            break
+    assert whole is not None
+    return whole, paced
 
 
 def _time_calls(
@@ -202,7 +251,7 @@ def _time_calls(
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
-) -> tuple[float, list[float], float, Any]:
+) -> _Timed:
     iterator = iter(dataset)
     begin = clock()
     logs = step(iterator)
@@ -224,7 +273,7 @@ def _time_calls(
             if sum(times) > 0.25 and _settled(times):
                 break
     _wait_for(logs)
-    return first_s, times, time.process_time() - processor, logs
+    return _Timed(first_s, times, time.process_time() - processor, logs)
 
 
 def _paced(

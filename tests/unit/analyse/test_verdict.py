@@ -102,7 +102,7 @@ def test_the_loop_counts_as_launch():
     assert judged(device_compute=4.7, host=5.3, loop=2.7).code == "launch-bound"
 
 
-@pytest.mark.parametrize(("wait", "code"), [(2.49, "compute-bound"), (2.51, "input-bound")])
+@pytest.mark.parametrize(("wait", "code"), [(2.49, "compute-bound"), (2.57, "input-bound")])
 def test_a_quarter_of_the_step_names_the_verdict(wait: float, code: str):
     """What can be mended names the verdict from a quarter of the step on, though compute is more."""
     assert judged(input_wait=wait, device_compute=10 - wait).code == code
@@ -236,3 +236,12 @@ def test_confidence_is_a_probability():
     for wait in (0, 1, 3, 10, 100):
         for noise in (0, 0.3):
             assert 0 <= verdict(wait=wait * MS, noise=noise).confidence <= 0.99
+
+
+@pytest.mark.parametrize(("noise", "wait"), [(0.0, 2.53), (0.04, 2.58), (0.9, 2.7)])
+def test_what_lies_within_the_noise_names_no_verdict(noise: float, wait: float):
+    """A share that the next run would measure on the other side of the threshold is not claimed."""
+    step = analysed(wait=wait * MS, input_alone=wait * MS, compute=(9.9 - wait) * MS, dispatch=0.1 * MS).step
+    assert isinstance(step, Step)
+    mean = replace(step.mean, low=step.mean_s * (1 - noise), high=step.mean_s * (1 + noise))
+    assert judge(Synthetic().measurements(), replace(step, mean=mean)).code == "compute-bound"

@@ -47,7 +47,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         raise Undecided("no epoch ended by itself while the job was watched")
     seconds = analysis.host_item("epoch")
     cost = analysis.share(seconds)
-    if cost < _SHARE:
+    if not analysis.crosses(cost, _SHARE):
         return
     steps = length.scaled(analysis.measurements.job.steps_per_execution, "steps")
     yield Result(

@@ -38,7 +38,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     for name, items in by_callback.items():
         total = sum(item.per_step.value for item in items)
         cost = analysis.share(total)
-        if cost < facts.COST_SHARE:
+        if not analysis.crosses(cost, facts.COST_SHARE):
             continue
         worst = max(items, key=lambda item: item.per_step.value)
         method = worst.name.rsplit(".", 1)[1]

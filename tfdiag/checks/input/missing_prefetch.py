@@ -33,7 +33,7 @@ __all__ = ["CHECK"]
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when overlap would hide a share of the step that is worth it."""
     wait = facts.input_wait(analysis)
-    if analysis.share(wait) < facts.COST_SHARE:
+    if not analysis.crosses(analysis.share(wait), facts.COST_SHARE):
         return
     model = facts.pipeline(analysis)
     if model.prefetches:
@@ -45,7 +45,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     # What overlap can hide of the wait: all of it, or as much as there is step to hide it behind.
     hidden = min(wait, rest)
     cost = analysis.share(hidden)
-    if cost < facts.COST_SHARE:
+    if not analysis.crosses(cost, facts.COST_SHARE):
         return
     yield Result(
         Finding(

@@ -38,7 +38,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when the step waits and a generator is what it waits for."""
     wait = facts.input_wait(analysis)
     cost = analysis.share(wait)
-    if cost < facts.COST_SHARE:
+    if not analysis.crosses(cost, facts.COST_SHARE):
         return
     kind = analysis.measurements.job.input
     model = None if isinstance(analysis.pipeline, Missing) else analysis.pipeline

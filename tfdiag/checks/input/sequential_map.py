@@ -40,7 +40,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when the step waits for a map on a single thread."""
     wait = facts.input_wait(analysis)
     cost = analysis.share(wait)
-    if cost < facts.COST_SHARE or usable_cores(analysis.measurements) < 2:
+    if not analysis.crosses(cost, facts.COST_SHARE) or usable_cores(analysis.measurements) < 2:
         return
     model = facts.pipeline(analysis)
     if not model.from_model:

@@ -44,7 +44,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     assert not isinstance(analysis.step, Missing)
     saved = (analysis.replay.call.value - graph.value) / live.steps_per_call
     cost = analysis.share(saved)
-    if cost < facts.COST_SHARE:
+    if not analysis.crosses(cost, facts.COST_SHARE):
         return
     per_step = 1.0 / live.steps_per_call
     call = analysis.replay.call

@@ -44,7 +44,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     loop = analysis.host_item("loop")
     fixed = launch.value + loop
     cost = analysis.share(fixed)
-    if cost < _SHARE:
+    if not analysis.crosses(cost, _SHARE):
         return
     yield Result(
         Finding(

@@ -18,7 +18,7 @@ def with_ends(share: float, **parts: Any) -> dict[str, Any]:
     return {**job, "between_epochs": share / (1 - share), **parts}
 
 
-@pytest.mark.parametrize(("share", "fires"), [(0.099, False), (0.101, True)])
+@pytest.mark.parametrize(("share", "fires"), [(0.099, False), (0.103, True)])
 def test_fires_at_a_tenth_of_the_time(share: float, fires: bool):
     """What counts is the time between epochs, spread over their steps."""
     assert bool(results(CHECK, **with_ends(share))) is fires

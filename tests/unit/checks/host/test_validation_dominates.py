@@ -19,7 +19,7 @@ def with_validation(share: float, **parts: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("freq", [1, 3])
-@pytest.mark.parametrize(("share", "fires"), [(0.249, False), (0.251, True)])
+@pytest.mark.parametrize(("share", "fires"), [(0.249, False), (0.257, True)])
 def test_fires_at_a_quarter_of_the_time(share: float, freq: int, fires: bool):
     """What counts is validation spread over the epochs that have none."""
     found = results(CHECK, **with_validation(share, validation_freq=freq))

@@ -19,7 +19,7 @@ SERIAL = chain(
 AHEAD = chain(("Range", 0.0), ("Map", 30 * MS), ("Prefetch", 0.0))
 
 
-@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.051, True), (0.949, True), (0.951, False)])
+@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.052, True), (0.948, True), (0.951, False)])
 def test_fires_when_overlap_hides_a_share_of_the_step(share: float, fires: bool):
     """Silent where there is hardly a wait, and where there is hardly a step to hide it behind."""
     found = results(CHECK, **with_wait(share), pipeline=SERIAL, input_alone=share * 100 * MS)

@@ -17,7 +17,7 @@ GENERATOR = chain(
 )
 
 
-@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.051, True)])
+@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.052, True)])
 def test_fires_when_the_step_waits(share: float, fires: bool):
     """A generator that keeps up is no finding."""
     assert bool(results(CHECK, **with_wait(share), pipeline=GENERATOR, input_alone=40 * MS)) is fires

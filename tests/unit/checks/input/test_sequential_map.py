@@ -22,7 +22,7 @@ def serial(part: float = 0.9, name: str = "Map") -> Pipeline:
     return chain(*stages, written=WRITTEN)
 
 
-@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.051, True)])
+@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.052, True)])
 def test_fires_when_the_step_waits(share: float, fires: bool):
     """A serial map that keeps up is no finding."""
     assert bool(results(CHECK, **with_wait(share), pipeline=serial())) is fires
