@@ -16,12 +16,10 @@ from tfdiag.model.measurements import (
     Live,
     Measurements,
     Overhead,
-    Pipeline,
     Replay,
-    Stage,
-    StageParameter,
     ValidationRun,
 )
+from tfdiag.model.pipeline import Pipeline, Stage, StageParameter
 from tfdiag.model.quantity import Missing, Origin, Quantity
 from tfdiag.model.report import (
     SEGMENTS,

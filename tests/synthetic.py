@@ -24,12 +24,10 @@ from tfdiag.model.measurements import (
     Live,
     Measurements,
     Overhead,
-    Pipeline,
     Replay,
-    Stage,
-    StageParameter,
     ValidationRun,
 )
+from tfdiag.model.pipeline import Pipeline, Stage, StageParameter
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Cut", "Synthetic", "analysed", "chain", "pipeline", "stage"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdiag.model.measurements import Pipeline, Stage
+from tfdiag.model.pipeline import Pipeline, Stage
 from tfdiag.model.quantity import Missing, Quantity
 
 __all__ = ["PipelineModel", "StageTime", "pipeline_model"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tfdiag.collect.recorder import Recorder
 from tfdiag.compat import tfdata
-from tfdiag.model.measurements import Pipeline
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Missing
 
 __all__ = ["describe_pipeline"]

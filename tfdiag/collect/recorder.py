@@ -16,7 +16,8 @@ import numpy as np
 
 from tfdiag.compat.tensorflow import end_of_data
 from tfdiag.compat.tfdata import GAPS_KEPT, ModelReader, is_iterator
-from tfdiag.model.measurements import BoundaryEvent, CallbackTime, Live, Stage, ValidationRun
+from tfdiag.model.measurements import BoundaryEvent, CallbackTime, Live, ValidationRun
+from tfdiag.model.pipeline import Stage
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.stats import median
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdiag.compat.tensorflow import tensorflow
-from tfdiag.model.measurements import Stage, StageParameter
+from tfdiag.model.pipeline import Stage, StageParameter
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing
 
 __all__ = [
@@ -22,10 +23,7 @@ __all__ = [
     "Live",
     "Measurements",
     "Overhead",
-    "Pipeline",
     "Replay",
-    "Stage",
-    "StageParameter",
     "Traced",
     "ValidationRun",
 ]
@@ -209,52 +207,6 @@ class InputAlone:
     """Processor time of the process during these batches."""
     first_batch_s: float
     """Time to the first batch: creating the iterator and filling buffers."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageParameter:
-    """A knob of a stage, as the runtime has it now."""
-
-    name: str
-    value: float
-    tunable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A stage of the input pipeline that really runs."""
-
-    id: int
-    name: str
-    """The runtime's name of the node: `ParallelMapV2`, `Prefetch` …"""
-    label: str = ""
-    """A name that the user recognises: `map(decode)`."""
-    inputs: tuple[int, ...] = ()
-    elements: int = 0
-    processing_s: float = 0.0
-    """Time spent in this stage alone, all elements and threads together."""
-    buffered: float = 0.0
-    bytes_produced: float = 0.0
-    asynchronous: bool = False
-    parallelism: Maybe = Missing("this stage has no parallelism")
-    parameters: tuple[StageParameter, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """The input pipeline as it runs (from the runtime's model) and as it was written (from its graph)."""
-
-    stages: tuple[Stage, ...] = ()
-    output: int | None = None
-    written: tuple[str, ...] = ()
-    """The transformations that the caller wrote, source first, as they would write them."""
-    python_functions: tuple[str, ...] = ()
-    """Stages whose function calls back into Python."""
-    autotune: bool = True
-    prefetch_injected: bool = True
-    """The runtime adds a prefetch at the end by itself."""
-    missing: str = ""
-    """Why the runtime's model is not known, empty where it is."""
 
 
 @dataclass(frozen=True, slots=True)

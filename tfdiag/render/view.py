@@ -9,15 +9,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tfdiag.model.measurements import (
-    Environment,
-    Job,
-    Live,
-    Measurements,
-    Overhead,
-    Pipeline,
-    Replay,
-)
+from tfdiag.model.measurements import Environment, Job, Live, Measurements, Overhead, Replay
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
 from tfdiag.render.format import (

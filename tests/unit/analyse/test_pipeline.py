@@ -6,7 +6,7 @@ import pytest
 
 from tests.synthetic import MS, chain, pipeline, stage
 from tfdiag.analyse.pipeline import PipelineModel, pipeline_model
-from tfdiag.model.measurements import Pipeline
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Missing
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from tests.unit.fakes import FakeClock, TickingClock
 from tfdiag.collect import recorder as subject
 from tfdiag.collect.recorder import EndOfRun, Recorder
-from tfdiag.model.measurements import CallbackTime, Stage
+from tfdiag.model.measurements import CallbackTime
+from tfdiag.model.pipeline import Stage
 from tfdiag.model.quantity import Missing, Quantity
 
 

@@ -12,7 +12,8 @@ import pytest
 from tests.sample_reports import SAMPLES, full, measurements
 from tfdiag.errors import ReportError
 from tfdiag.model.codec import decode, encode
-from tfdiag.model.measurements import HostSample, InputAlone, Live, Measurements, Pipeline
+from tfdiag.model.measurements import HostSample, InputAlone, Live, Measurements
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Bounds, Evidence, ReportData
 from tfdiag.render.report import Report

@@ -9,7 +9,7 @@ import pytest
 from tests.synthetic import MS, Synthetic, analysed, chain, pipeline
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel
-from tfdiag.model.measurements import Pipeline
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Suggestion
 from tfdiag.remedies import (

@@ -9,7 +9,7 @@ import pytest
 from tests.synthetic import MS, chain, pipeline
 from tests.unit.checks.running import not_run, only, results, value, with_wait
 from tfdiag.checks.input.python_generator import CHECK
-from tfdiag.model.measurements import Pipeline
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Missing, Quantity
 
 GENERATOR = chain(

@@ -9,7 +9,7 @@ import pytest
 from tests.synthetic import MS, chain, pipeline, stage
 from tests.unit.checks.running import evidence, not_run, only, results, value, with_wait
 from tfdiag.checks.input.sequential_map import CHECK
-from tfdiag.model.measurements import Pipeline
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Missing, Quantity
 
 WRITTEN = ("from_tensor_slices(…)", "map(decode)", "batch(32)", "prefetch(2)")
