@@ -27,10 +27,10 @@ from tfdiag.model.measurements import (
     Replay,
     ValidationRun,
 )
-from tfdiag.model.pipeline import Pipeline, Stage, StageParameter
+from tfdiag.model.pipeline import Node, Pipeline, Sample, Stage, StageParameter
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["Cut", "Synthetic", "analysed", "chain", "pipeline", "stage"]
+__all__ = ["Cut", "Part", "Synthetic", "analysed", "chain", "pipeline", "sampled", "stage"]
 
 MS = 1e-3
 _BLOCK = 50
@@ -297,3 +297,65 @@ def chain(*stages: tuple[str, float] | tuple[str, float, float], **fields: Any) 
 def pipeline(*written: str, **fields: Any) -> Pipeline:
     """Give a pipeline of which only what the caller wrote is known."""
     return Pipeline(written=written, **fields)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stage of a written pipeline: what one of its elements costs in it, alone on one thread."""
+
+    op: str
+    """`Map`, `Batch`, `TFRecord` …"""
+    label: str
+    each_s: float = 0.0
+    cpu: float = 1.0
+    """The part of this in which a processor works."""
+    node: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `Node`: size, function, files, parallelism …"""
+    parallel: float | None = None
+    """Speed-up of the function on two threads, where that was sampled."""
+    batched_s: float | None = None
+    """What an element costs where the function works on whole batches."""
+
+
+def sampled(
+    *parts: Part, running: tuple[Stage, ...] = (), bytes_each: float = 1000.0, **fields: Any
+) -> Pipeline:
+    """Give a pipeline with a graph and samples: a chain, source first, with ids from 0.
+
+    `running` are stages of the runtime's model, for what differs from what was written (see `stage`); without
+    them nothing is known to run in parallel, and prefetch stands at the end unless `prefetch_injected=False`.
+    """
+    nodes, samples = [], []
+    below = 0.0
+    below_cpu = 0.0
+    for index, part in enumerate(parts):
+        size = part.node.get("size") or 1
+        taken = size if part.op in ("Batch", "ParallelBatch", "PaddedBatch", "Shard") else 1
+        each = below * taken + part.each_s
+        cpu = below_cpu * taken + part.each_s * part.cpu
+        inputs = (index - 1,) if index else ()
+        nodes.append(Node(index, f"{part.op}Dataset", part.label, inputs, **part.node))
+        samples.append(_sample("prefix", index, each, cpu, bytes_each))
+        if part.parallel is not None:
+            samples.append(
+                _sample("parallel", index, below * taken + part.each_s / part.parallel, cpu, bytes_each)
+            )
+        if part.batched_s is not None:
+            samples.append(_sample("batched", index, below + part.batched_s, cpu, bytes_each))
+        below, below_cpu = each, cpu
+    return Pipeline(
+        **{
+            "stages": running,
+            "output": running[-1].id if running else None,
+            "written": tuple(part.label for part in parts),
+            "graph": tuple(nodes),
+            "samples": tuple(samples),
+            "sample_threads": 2,
+            "samples_missing": "",
+            **fields,
+        }
+    )
+
+
+def _sample(kind: Any, node: int, each: float, cpu: float, bytes_each: float) -> Sample:
+    return Sample(kind, node, 100, (10 * each,) * 10, 100 * cpu, each, Quantity(bytes_each, "B"))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tfdiag.analyse.analysis import Analysis
-from tfdiag.analyse.pipeline import PipelineModel
+from tfdiag.analyse.pipeline import PipelineModel, StageTime
+from tfdiag.analyse.prediction import Load, feed
 from tfdiag.checks.registry import Undecided
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Evidence
 
-__all__ = ["COST_SHARE", "input_wait", "pipeline", "share", "wait_evidence"]
+__all__ = [
+    "COST_SHARE", "Bottleneck", "bottleneck", "input_wait", "pipeline", "share", "stage_evidence",
+    "wait_evidence", "waits",
+]  # fmt: skip
 
 COST_SHARE = 0.05
 """Below this share of the step nothing is worth a finding."""
@@ -37,6 +43,53 @@ def pipeline(analysis: Analysis) -> PipelineModel:
     if isinstance(analysis.pipeline, Missing):
         raise Undecided(f"the pipeline is not known: {analysis.pipeline.reason}")
     return analysis.pipeline
+
+
+def waits(analysis: Analysis) -> float:
+    """Give the share of the step that waits for input, 0 where it is not worth a finding."""
+    cost = analysis.share(input_wait(analysis))
+    return cost if analysis.crosses(cost, COST_SHARE) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """The stage that the step waits for most."""
+
+    model: PipelineModel
+    stage: StageTime
+    load: Load
+    """What it is a part of: everything that the same thread does for a batch."""
+
+    @property
+    def part(self) -> float:
+        """Give the stage's part of that work."""
+        whole = sum(stage.per_batch_s for stage in self.load.stages)
+        return self.stage.per_batch_s / whole if whole > 0 else 1.0
+
+
+def bottleneck(analysis: Analysis) -> Bottleneck:
+    """Give the stage that the step waits for, or say why it is not known."""
+    model = pipeline(analysis)
+    if not model.known:
+        raise Undecided(
+            "the stages of this pipeline have no times: tf.data keeps no model of it, and nothing was sampled"
+        )
+    load = feed(model).limit
+    busy = [stage for stage in load.stages if stage.per_batch_s > 0]
+    if not busy:
+        raise Undecided("no stage of the pipeline took any time")
+    return Bottleneck(model, max(busy, key=lambda stage: stage.per_batch_s), load)
+
+
+def stage_evidence(stage: StageTime) -> Evidence:
+    """Show what a stage costs for a batch."""
+    source = "this stage alone, on one thread" if stage.sampled else "tf.data model"
+    return Evidence(
+        f"time of {stage.label} for a batch",
+        Quantity(stage.per_batch_s, "s", stage.low_s, stage.high_s, source=source)
+        if stage.low_s <= stage.per_batch_s <= stage.high_s
+        else Quantity(stage.per_batch_s, "s", source=source),
+    )
 
 
 def wait_evidence(analysis: Analysis, threshold: float) -> Evidence:

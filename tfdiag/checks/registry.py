@@ -42,6 +42,9 @@ class Check:
     topic: str
     doc: str
     run: Callable[[Analysis], Iterable[Result]]
+    rank: int = 0
+    """0 for a cause; 1 for work that could be spared though nothing is wrong with how it is done; 2 for what
+    is said where no cause was found. Causes come first in a report."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tfdiag.model.quantity import Maybe, Missing
 
-__all__ = ["Function", "Node", "Options", "Pipeline", "PyInput", "Sample", "Stage", "StageParameter"]
+__all__ = ["Edit", "Function", "Node", "Options", "Pipeline", "PyInput", "Sample", "Stage", "StageParameter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,22 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of a dataset's graph, as data, so that whoever may touch a dataset can make it in a copy."""
+
+    action: Literal[
+        "parallel", "interleave", "prefetch", "cache_after", "swap", "set_size", "tune", "remove",
+        "autotune", "workers",
+    ]  # fmt: skip
+    """A method of the graph's door; `autotune` sets the option, `workers` those of a PyDataset."""
+    node: int = -1
+    value: int | None = None
+    """The size, or the number of workers."""
+    deterministic: bool | None = None
+    """False where the order of elements may change."""
+
+
+@dataclass(frozen=True, slots=True)
 class PyInput:
     """A PyDataset, asked for some batches directly: `__getitem__` without Keras around it."""
 
@@ -178,6 +194,8 @@ class Pipeline:
     """Why the graph is not known, empty where it is."""
     options: Options = Options()
     samples: tuple[Sample, ...] = ()
+    sample_threads: int = 1
+    """Threads of the samples on all cores."""
     samples_missing: str = "not sampled"
     """Why nothing was sampled, empty where it was."""
     call_overhead_s: Maybe = Missing("not measured")

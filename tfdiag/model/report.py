@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tfdiag.model.measurements import Measurements
+from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [
@@ -156,6 +157,8 @@ class Suggestion:
     reason: str = ""
     """Why it was not tried, or what refuted it."""
     risk: str = ""
+    edits: tuple[Edit, ...] = ()
+    """The same change, to be made in a copy of the dataset; empty where only the caller can make it."""
 
 
 @dataclass(frozen=True, slots=True)

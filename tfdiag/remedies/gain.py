@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
+from tfdiag.analyse.pipeline import PipelineModel
+from tfdiag.analyse.prediction import feed, step_time
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["computing_share", "gain_with_input_at", "gain_without", "speedup"]
+__all__ = ["computing_share", "gain_of", "gain_with_input_at", "gain_without", "speedup"]
+
+_RULE = 1.1
+"""How far the rule may be off where it fits the job as it is."""
 
 
 def speedup(analysis: Analysis, after_s: float, low_s: float, high_s: float, source: str) -> Maybe:
@@ -65,6 +70,44 @@ def gain_with_input_at(
     after = min(max(floor, input_s), analysis.step.mean_s)
     slow = min(max(floor, input_s * spread), analysis.step.mean_s)
     return speedup(analysis, after, max(rest, input_s * 0.9 if best_s is None else best_s), slow, source)
+
+
+def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
+    """Give the speed-up when the job reads from a changed pipeline.
+
+    The rule that predicts it is held against the job as it is: by as much as it misses that, the prediction
+    may be off as well.
+    """
+    if isinstance(analysis.step, Missing):
+        return analysis.step
+    if isinstance(analysis.pipeline, Missing):
+        return analysis.pipeline
+    wait = analysis.step.segments["input_wait"]
+    if isinstance(wait, Missing):
+        return wait
+    mean = analysis.step.mean_s
+    rest = mean - wait.value
+    now = _predicted(analysis, analysis.pipeline, rest)
+    then = _predicted(analysis, changed, rest)
+    missed = mean / now if now > 0 else 1.0
+    # Within the miss of the rule, and never slower than nothing but waiting less would make it.
+    floor = min(rest, _replayed(analysis) or rest)
+    after = max(then, floor)
+    ends = (after, after * missed, after / _RULE, after * _RULE)
+    return speedup(analysis, min(after, mean), max(min(ends), floor), max(ends), source)
+
+
+def _predicted(analysis: Analysis, model: PipelineModel, rest: float) -> float:
+    cpu = 0.0
+    if not isinstance(analysis.replay, Missing):
+        live = analysis.measurements.live
+        cpu = analysis.replay.cpu_per_call_s / (1 if isinstance(live, Missing) else live.steps_per_call)
+    return step_time(feed(model), rest_s=rest, step_cpu_s=cpu, cores=usable_cores(analysis.measurements))
+
+
+def _replayed(analysis: Analysis) -> float | None:
+    bare = analysis.bounds.replay
+    return bare.value if isinstance(bare, Quantity) else None
 
 
 def computing_share(analysis: Analysis) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tfdiag.analyse.analysis import Analysis
-from tfdiag.checks.registry import Outcome
+from tfdiag.checks.registry import Outcome, all_checks
 from tfdiag.model.measurements import Live
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Finding, ReportData, Suggestion
@@ -24,7 +24,7 @@ def build(analysis: Analysis, outcome: Outcome, *, ignored: Iterable[str] = ()) 
         verdict=analysis.verdict,
         step=analysis.step,
         bounds=analysis.bounds,
-        findings=tuple(sorted((r.finding for r in outcome.results), key=_by_cost)),
+        findings=tuple(sorted((r.finding for r in outcome.results), key=_causes_first)),
         suggestions=tuple(sorted(advised, key=_best_first)),
         rejected=tuple(rejected),
         measurements=analysis.measurements,
@@ -34,8 +34,9 @@ def build(analysis: Analysis, outcome: Outcome, *, ignored: Iterable[str] = ()) 
     )
 
 
-def _by_cost(finding: Finding) -> tuple[int, float]:
-    return _SEVERITY[finding.severity], -finding.cost.value
+def _causes_first(finding: Finding) -> tuple[int, int, float]:
+    ranks = {check.id: check.rank for check in all_checks()}
+    return ranks.get(finding.check, 0), _SEVERITY[finding.severity], -finding.cost.value
 
 
 def _best_first(suggestion: Suggestion) -> tuple[int, float]:

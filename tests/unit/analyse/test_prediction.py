@@ -1,0 +1,78 @@
+"""What each thread of a pipeline must do for a batch, and what a change of it gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.synthetic import MS, Part, sampled
+from tfdiag.analyse.pipeline import PipelineModel, pipeline_model
+from tfdiag.analyse.prediction import feed, step_time, with_cache, with_parallel, with_prefetch
+from tfdiag.model.pipeline import Function
+
+
+def model(*parts: Part, **fields: object) -> PipelineModel:
+    """Give the model of a sampled chain in which nothing works ahead."""
+    made = pipeline_model(sampled(*parts, **{"prefetch_injected": False, **fields}))
+    assert isinstance(made, PipelineModel)
+    return made
+
+
+SOURCE = Part("TFRecord", "TFRecordDataset(…)", 0.1 * MS, 0.5)
+MAP = Part("Map", "map(decode)", 1 * MS, 0.8, {"function": Function("decode")})
+BATCH = Part("Batch", "batch(10)", 0.5 * MS, 1.0, {"size": 10})
+
+
+def test_costs_are_differences_of_prefixes():
+    """A stage costs a batch what the pipeline up to it costs, less what lies below."""
+    stages = model(SOURCE, MAP, BATCH).stages
+    assert [stage.per_batch_s for stage in stages] == pytest.approx([1 * MS, 10 * MS, 0.5 * MS])
+    assert [stage.cpu_per_batch_s for stage in stages] == pytest.approx([0.5 * MS, 8 * MS, 0.5 * MS])
+    assert stages[1].waiting == pytest.approx(0.2)
+    assert [stage.per_batch for stage in stages] == [10, 10, 1]
+
+
+def test_without_anything_ahead_the_step_does_it_all():
+    """Input and step alternate, and the step's time is their sum."""
+    fed = feed(model(SOURCE, MAP, BATCH))
+    assert fed.in_step.seconds == pytest.approx(11.5 * MS)
+    assert step_time(fed, rest_s=5 * MS, step_cpu_s=5 * MS, cores=8) == pytest.approx(16.5 * MS)
+
+
+def test_a_prefetch_lets_them_overlap():
+    """The longer of the two is what a step takes."""
+    fed = feed(with_prefetch(model(SOURCE, MAP, BATCH)))
+    assert fed.in_step.seconds == 0
+    assert step_time(fed, rest_s=5 * MS, step_cpu_s=5 * MS, cores=8) == pytest.approx(11.5 * MS)
+    assert step_time(fed, rest_s=50 * MS, step_cpu_s=5 * MS, cores=8) == pytest.approx(50 * MS)
+
+
+def test_a_parallel_map_moves_the_bottleneck():
+    """With the map on many threads the batch is what the step's own thread still does."""
+    slow = with_prefetch(model(SOURCE, MAP, BATCH))
+    fast = with_parallel(slow, slow.stages[1], 20)
+    fed = feed(fast)
+    assert fed.limit.seconds == pytest.approx(1 * MS)
+    assert fed.limit.what == "TFRecordDataset(…)"
+
+
+def test_a_lock_is_not_shared():
+    """A function that holds the interpreter's lock is no faster on more threads."""
+    python = Part("Map", "map(f)", 1 * MS, 1.0, {"function": Function("f", python=True)}, parallel=1.0)
+    made = model(SOURCE, python, BATCH)
+    assert made.stages[1].locked == pytest.approx(1.0)
+    fed = feed(with_parallel(made, made.stages[1], 8))
+    assert fed.alone_s == pytest.approx(10 * MS)
+
+
+def test_cores_bound_what_threads_can_do():
+    """More threads than cores don't compute more."""
+    made = with_prefetch(model(SOURCE, MAP, BATCH))
+    fed = feed(with_parallel(made, made.stages[1], 100))
+    assert step_time(fed, rest_s=1 * MS, step_cpu_s=1 * MS, cores=2) == pytest.approx((9 + 1) / 2 * MS)
+
+
+def test_a_cache_spares_everything_below_it():
+    """What lies below a full cache is not done again."""
+    made = model(SOURCE, MAP, BATCH)
+    fed = feed(with_cache(made, made.stages[1]))
+    assert fed.in_step.seconds == pytest.approx(0.5 * MS, rel=0.05)
