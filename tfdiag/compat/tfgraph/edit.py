@@ -95,9 +95,7 @@ def parallel(wires: Wires, name: str, calls: int, deterministic: bool | None) ->
     return wires
 
 
-def interleave(
-    wires: Wires, name: str, cycle: int | None, calls: int, deterministic: bool | None
-) -> Wires:
+def interleave(wires: Wires, name: str, cycle: int | None, calls: int, deterministic: bool | None) -> Wires:
     """Read several inner datasets at a time; a cycle of None keeps the number that the caller wrote."""
     tf = tensorflow()
     node = wires.nodes[name]
@@ -280,14 +278,19 @@ def swap(wires: Wires, name: str) -> Wires:
     below = _only_input(wires, name)
     lower = wires.nodes[below]
     base = _only_input(wires, below)
-    if sum(below in wires.datasets(other) for other in wires.reached(wires.output) if wires.datasets(other)) > 1:
+    if (
+        sum(below in wires.datasets(other) for other in wires.reached(wires.output) if wires.datasets(other))
+        > 1
+    ):
         raise CannotEdit(f"{_name(lower)} is read by other stages too")
     up, low = kind(upper), kind(lower)
     wanted = wires.structure(base)
     if up in _BATCHES and low in _MAPS:
         wires, upper, lower = _batch_below_map(wires, upper, lower, wanted)
     elif up in _COUNTING and low not in (*_MAPS, *_KEEPING):
-        raise CannotEdit(f"{_name(upper)} counts or chooses elements, and {_name(lower)} makes others of them")
+        raise CannotEdit(
+            f"{_name(upper)} counts or chooses elements, and {_name(lower)} makes others of them"
+        )
     elif up == "Filter" and wires.structure(below) != wanted:
         raise CannotEdit(f"the predicate of {_name(upper)} takes what {_name(lower)} makes of the elements")
     elif up in (*_KEEPING, "Filter"):
@@ -299,17 +302,17 @@ def swap(wires: Wires, name: str) -> Wires:
     else:
         raise CannotEdit(f"{_name(upper)} can't go below {_name(lower)}: it takes what that one makes")
     upper.input[0], lower.input[0] = base, upper.name
-    output = below if wires.output == name else wires.output
     # Who read the upper one reads the lower one now.
-    wires = wires.rewired(name, below, but=(below,)) if wires.output != name else wires
-    return wires.having(upper, lower, output=output)
+    return wires.rewired(name, below, but=(below,)).having(upper, lower)
 
 
 def _batch_below_map(wires: Wires, upper: Any, lower: Any, wanted: Any) -> tuple[Wires, Any, Any]:
     """Give batch and map for the order in which the function gets batches."""
     variant = tensorflow().variant.as_datatype_enum
     if variant in wanted[0] or variant in structure(lower)[0]:
-        raise CannotEdit("elements that are ragged, sparse or datasets are packed, and a batch of them otherwise")
+        raise CannotEdit(
+            "elements that are ragged, sparse or datasets are packed, and a batch of them otherwise"
+        )
     made = structure(upper)
     first = next((shape.dim[0].size for shape in made[1] if not shape.unknown_rank), -1)
     shapes = []
