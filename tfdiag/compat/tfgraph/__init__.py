@@ -5,8 +5,6 @@ Private names and where they were seen, with what happens when they are gone:
 - `dataset._variant_tensor`, `dataset_ops._VariantDataset`, `op_def_registry.get`, and the names of
   operations and their arguments in a graph (2.16 to 2.21): there is no graph, or an edit can't be done,
   and the reason is told.
-- `structure.get_flat_tensor_specs` (2.16 to 2.21): ragged and sparse elements are taken for one packed
-  tensor each.
 - `dataset._inputs()`, `_map_func._func`, `_map_func._function.name`, the closure of `from_generator` with
   its `_generator` (2.16 to 2.21): functions have the names that the graph gives them, and no lines.
 - `__inference_Dataset_map_<name>_<number>` (2.16 to 2.21): a function has its whole name.
@@ -25,7 +23,9 @@ from tfdiag.compat.tfgraph.build import (
     dataset_of,
     options_of,
     read_graph,
+    structure_of,
 )
+from tfdiag.compat.tfgraph.functions import is_generator
 from tfdiag.compat.tfgraph.python import callables, generator_is_one_shot, parts
 from tfdiag.compat.tfgraph.read import hidden_inputs, read_nodes, stages
 from tfdiag.compat.tfgraph.wires import CannotEdit, Wires
@@ -43,6 +43,8 @@ class DatasetGraph:
     _ids: dict[str, int] = field(repr=False)
     _dataset: Any = field(repr=False)
     """The caller's: its Python functions live as long as it does."""
+    _structure: Any = field(repr=False)
+    """Types and shapes of the caller's elements, as the graph has them."""
 
     @classmethod
     def of(cls, dataset: Any, cache_folder: str = "") -> DatasetGraph:
@@ -55,7 +57,7 @@ class DatasetGraph:
             ids = {name: at for at, name in enumerate(stages(wires))}
         except (KeyError, IndexError) as error:
             raise GraphUnavailable(f"its graph has an unknown form ({error})") from error
-        return cls(options_of(dataset.options()), wires, ids, dataset)
+        return cls(options_of(dataset.options()), wires, ids, dataset, structure_of(wires))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -65,7 +67,8 @@ class DatasetGraph:
     def build(self) -> Any:
         """Make a dataset; its elements have the structure of the original's where that still is theirs."""
         options = changed_options(self._dataset.options(), self.options)
-        made = dataset_of(self._wires, self._dataset.element_spec, options)
+        same = structure_of(self._wires) == self._structure
+        made = dataset_of(self._wires, self._dataset.element_spec if same else None, options)
         made._tfdiag_source = self._dataset  # which keeps the caller's Python functions alive
         return made
 
@@ -151,19 +154,15 @@ class DatasetGraph:
     def _stage(self, node: int) -> str:
         """Name a stage whose function is the caller's."""
         name = self._name(node)
-        if self._wires.nodes[name].op == "FlatMapDataset" and hidden_inputs(self._wires, name)[1]:
-            self._whole(name, readers=True)
+        if self._generates(name):
+            raise CannotEdit("from_generator makes one element after the other")
         return name
 
-    def _whole(self, name: str, readers: bool = False) -> None:
+    def _whole(self, name: str) -> None:
         """Refuse to take a stage apart that the caller wrote as one."""
-        inputs, hidden = hidden_inputs(self._wires, name)
-        if hidden and not inputs and not (readers and not self._generates(name)):
+        if self._wires.datasets(name) and not hidden_inputs(self._wires, name)[0]:
             what = "from_generator" if self._generates(name) else "a dataset of files"
-            raise CannotEdit(f"{what} is one stage, which makes one element after the other")
+            raise CannotEdit(f"{what} is a source: nothing goes below it")
 
     def _generates(self, name: str) -> bool:
-        return edit.kind(self._wires.nodes[name]) == "FlatMap" and any(
-            node.op == "GeneratorDataset"
-            for node in self._wires.functions[self._wires.nodes[name].attr["f"].func.name].node_def
-        )
+        return is_generator(self._wires, self._wires.nodes[name])

@@ -10,7 +10,16 @@ from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.compat.tfgraph.wires import CannotEdit, Wires
 from tfdiag.model.pipeline import Options
 
-__all__ = ["GraphUnavailable", "cardinality", "dataset_of", "options_of", "own_state", "read_graph"]
+__all__ = [
+    "GraphUnavailable",
+    "cardinality",
+    "changed_options",
+    "dataset_of",
+    "options_of",
+    "own_state",
+    "read_graph",
+    "structure_of",
+]
 
 _SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
 _CACHED = ("CacheDatasetV2",)
@@ -58,40 +67,30 @@ def first_line(error: Exception) -> str:
     return (str(text).splitlines() or [type(error).__name__])[0]
 
 
-def dataset_of(wires: Wires, spec: Any, options: Any) -> Any:
-    """Make a dataset of a graph."""
+def dataset_of(wires: Wires, spec: Any | None, options: Any) -> Any:
+    """Make a dataset of a graph; without a spec its elements are flat."""
     tf = tensorflow()
     try:
         variant = tf.raw_ops.DatasetFromGraph(graph_def=wires.graph().SerializeToString())
         wrapper = importlib.import_module("tensorflow.python.data.ops.dataset_ops")._VariantDataset
-        return wrapper(variant, _spec(wires, spec)).with_options(options)
+        return wrapper(variant, _flat_spec(wires) if spec is None else spec).with_options(options)
     except (ImportError, AttributeError, ValueError, TypeError, tf.errors.OpError) as error:
         raise CannotEdit(first_line(error)) from error
 
 
-def _spec(wires: Wires, spec: Any) -> Any:
-    """Give the original structure of elements where it still is theirs, else a flat one."""
+def structure_of(wires: Wires) -> Any:
+    """Give types and shapes of what a graph hands out; None where they are not known."""
+    try:
+        return wires.structure(wires.output)
+    except CannotEdit:
+        return None
+
+
+def _flat_spec(wires: Wires) -> Any:
     tf = tensorflow()
     types, shapes = wires.structure(wires.output)
     flat = [tf.TensorSpec(tf.TensorShape(s), tf.as_dtype(t)) for t, s in zip(types, shapes, strict=True)]
-    try:
-        door = importlib.import_module("tensorflow.python.data.util.structure")
-        original = door.get_flat_tensor_specs(spec)
-    except (ImportError, AttributeError):
-        packed = tf.TensorSpec((), tf.variant)
-        original = [part if isinstance(part, tf.TensorSpec) else packed for part in tf.nest.flatten(spec)]
-    if _same(original, flat):
-        return spec
     return flat[0] if len(flat) == 1 else tuple(flat)
-
-
-def _same(left: list[Any], right: list[Any]) -> bool:
-    variant = tensorflow().variant
-    return len(left) == len(right) and all(
-        # What is packed in a variant has another shape in Python than in the graph.
-        a.dtype == b.dtype and (a.dtype == variant or a.shape.as_proto() == b.shape.as_proto())
-        for a, b in zip(left, right, strict=True)
-    )
 
 
 def cardinality(wires: Wires) -> int | None:

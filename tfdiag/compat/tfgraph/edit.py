@@ -164,14 +164,14 @@ def _apart(wires: Wires, name: str) -> Wires:
     return wires.having(mapped, batch)
 
 
-def append(wires: Wires, name: str, op: str, word: str = "", **numbers: int | bool) -> tuple[Wires, str]:
+def append(wires: Wires, name: str, op: str, **numbers: int | bool) -> tuple[Wires, str]:
     """Put a stage above another, with these numbers as arguments; gives its name too."""
     tf = tensorflow()
     sources = {"input_dataset": [name]}
     for role, value in numbers.items():
         wires, number = wires.with_constant(value, tf.bool if isinstance(value, bool) else tf.int64)
         sources[role] = [number]
-    like = tf.compat.v1.NodeDef(name=wires.fresh(word or op))
+    like = tf.compat.v1.NodeDef(name=wires.fresh(op))
     types, shapes = wires.structure(name)
     if op == "WindowDataset":  # each component becomes a dataset
         types = (tf.variant.as_datatype_enum,) * len(types)
@@ -278,19 +278,14 @@ def swap(wires: Wires, name: str) -> Wires:
     below = _only_input(wires, name)
     lower = wires.nodes[below]
     base = _only_input(wires, below)
-    if (
-        sum(below in wires.datasets(other) for other in wires.reached(wires.output) if wires.datasets(other))
-        > 1
-    ):
+    if sum(below in _bare_inputs(wires, other) for other in wires.reached(wires.output)) > 1:
         raise CannotEdit(f"{_name(lower)} is read by other stages too")
     up, low = kind(upper), kind(lower)
     wanted = wires.structure(base)
     if up in _BATCHES and low in _MAPS:
         wires, upper, lower = _batch_below_map(wires, upper, lower, wanted)
     elif up in _COUNTING and low not in (*_MAPS, *_KEEPING):
-        raise CannotEdit(
-            f"{_name(upper)} counts or chooses elements, and {_name(lower)} makes others of them"
-        )
+        raise CannotEdit(f"{_name(upper)} counts or chooses elements, of which {_name(lower)} makes others")
     elif up == "Filter" and wires.structure(below) != wanted:
         raise CannotEdit(f"the predicate of {_name(upper)} takes what {_name(lower)} makes of the elements")
     elif up in (*_KEEPING, "Filter"):
@@ -311,7 +306,7 @@ def _batch_below_map(wires: Wires, upper: Any, lower: Any, wanted: Any) -> tuple
     variant = tensorflow().variant.as_datatype_enum
     if variant in wanted[0] or variant in structure(lower)[0]:
         raise CannotEdit(
-            "elements that are ragged, sparse or datasets are packed, and a batch of them otherwise"
+            "elements that are ragged, sparse or datasets are packed, and batches of them differently"
         )
     made = structure(upper)
     first = next((shape.dim[0].size for shape in made[1] if not shape.unknown_rank), -1)

@@ -26,7 +26,7 @@ _RANDOM = (
 )
 _TRIVIAL = ("NoOp", "Const", "Identity")
 _TRANSFORMATIONS = (
-    "flat_map|map|interleave|filter|scan|take_while|group_by_window|from_generator|parallel_interleave"
+    "flat_map|map|interleave|parallel_interleave|filter|scan|take_while|group_by_window|from_generator"
 )
 _CREATING = ("Dataset", "Assert")
 """Stateful by name only: the runtime does not mind these when it makes a map parallel."""
@@ -36,6 +36,7 @@ def written_name(function: str) -> str:
     """Give the caller's name of a function in a graph: `__inference_Dataset_map_decode_12` → `decode`."""
     name = re.sub(r"_tfdiag_\d+$", "", function)
     name = re.sub(r"_\d+$", "", re.sub(r"^__inference_", "", name))
+    name = name.removeprefix("tf_data_experimental_")
     name = re.sub(rf"^(Dataset_)?({_TRANSFORMATIONS})_", "", name).rsplit(".", maxsplit=1)[-1]
     return "<lambda>" if name in ("lambda", "<lambda>") else name
 

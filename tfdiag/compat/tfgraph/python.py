@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from typing import Any
 
 __all__ = ["callables", "generator_is_one_shot", "name_of", "parts", "where_is"]
@@ -82,7 +83,7 @@ def generator_is_one_shot(dataset: Any) -> bool:
 
 
 def plain_callable(function: Any) -> Any:
-    """Find what the caller wrote within decorators, partials, methods, tf.functions and AutoGraph's wrappers."""
+    """Find what the caller wrote within decorators, partials, methods and tf.functions."""
     for _ in range(20):
         inner = None
         if isinstance(function, functools.partial):
@@ -102,15 +103,16 @@ def name_of(function: Any) -> str:
     """Name a callable as its author did."""
     found = plain_callable(function)
     name = getattr(found, "__name__", None) or type(found).__name__
-    return str(name).rsplit(".", maxsplit=1)[-1]
+    name = str(name).rsplit(".", maxsplit=1)[-1]
+    # TensorFlow's own classes have versions that nobody writes.
+    return re.sub(r"DatasetV\d$", "Dataset", name)
 
 
 def where_is(function: Any) -> str:
     """Give file and line of a callable, empty where it has none; relative to the working directory."""
     found = plain_callable(function)
-    code = getattr(found, "__code__", None) or getattr(
-        getattr(type(found), "__call__", None), "__code__", None
-    )
+    # An object that can be called is where its class says how.
+    code = getattr(found, "__code__", None) or getattr(vars(type(found)).get("__call__"), "__code__", None)
     if code is None:
         return ""
     path = str(code.co_filename)

@@ -11,7 +11,7 @@ from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.compat.tfgraph.build import cardinality
 from tfdiag.compat.tfgraph.edit import kind
 from tfdiag.compat.tfgraph.functions import READERS, function_of, is_generator, written_name
-from tfdiag.compat.tfgraph.wires import CannotEdit, Wires, argument, arguments, plain
+from tfdiag.compat.tfgraph.wires import CannotEdit, Wires, argument, arguments, constant, plain, texts
 from tfdiag.model.pipeline import Function, Node
 
 __all__ = ["hidden_inputs", "read_nodes", "stages"]
@@ -201,10 +201,7 @@ def _captured_text(wires: Wires, node: Any, function: Any, name: str) -> str:
 
 
 def _const_text(node: Any) -> str:
-    if node.op != "Const":
-        return ""
-    values = node.attr["value"].tensor.string_val
-    return _text(values[0]) if len(values) == 1 else ""
+    return _text(constant(node))
 
 
 def _file_names(wires: Wires, name: str) -> list[bytes] | None:
@@ -225,10 +222,9 @@ def _file_names(wires: Wires, name: str) -> list[bytes] | None:
     for source in wires.nodes[at].input:
         const = wires.node(source)
         if const.op == "Const" and const.attr["value"].tensor.dtype == tensorflow().string.as_datatype_enum:
-            tensor = const.attr["value"].tensor
             if plain(wires.nodes[at].op) in READERS and source != wires.nodes[at].input[0]:
                 return None
-            return [bytes(text) for text in tensorflow().make_ndarray(tensor).reshape(-1)]
+            return texts(const)
     return None
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "op_definition",
     "plain",
     "structure",
+    "texts",
 ]
 
 Structure = tuple[tuple[int, ...], tuple[Any, ...]]
@@ -191,7 +192,7 @@ def copy_of(node: Any) -> Any:
 
 def attribute(node: Any, name: str) -> Any:
     """Give an attribute, or None; asking a proto's map for a missing key would add it."""
-    return node.attr[name] if name in node.attr else None
+    return node.attr.get(name)
 
 
 def op_definition(op: str) -> Any:
@@ -235,8 +236,16 @@ def constant(node: Any) -> Any:
         return None
     if math.prod(dim.size for dim in value.tensor.tensor_shape.dim) != 1:
         return None
-    found = tensorflow().make_ndarray(value.tensor).reshape(-1)[0]
-    return found.item() if hasattr(found, "item") else found
+    if value.tensor.dtype == tensorflow().string.as_datatype_enum:
+        return texts(node)[0]
+    return tensorflow().make_ndarray(value.tensor).reshape(-1)[0].item()
+
+
+def texts(node: Any) -> list[bytes]:
+    """List the strings in a constant, which may be packed in a form that only TensorFlow reads."""
+    tf = tensorflow()
+    found = tf.io.parse_tensor(node.attr["value"].tensor.SerializeToString(), tf.string)
+    return [bytes(text) for text in tf.reshape(found, (-1,)).numpy()]
 
 
 def structure(node: Any) -> Structure:
