@@ -1,0 +1,191 @@
+"""From a dataset to its graph and back, with state of its own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from tfdiag.compat.tensorflow import tensorflow
+from tfdiag.compat.tfgraph.wires import CannotEdit, Wires
+from tfdiag.model.pipeline import Options
+
+__all__ = [
+    "GraphUnavailable",
+    "cardinality",
+    "changed_options",
+    "dataset_of",
+    "options_of",
+    "own_state",
+    "read_graph",
+    "structure_of",
+]
+
+_SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
+_CACHED = ("CacheDatasetV2",)
+_LARGE = 1 << 16
+"""A constant of more bytes is left out where only the number of elements is asked for."""
+
+
+class GraphUnavailable(Exception):
+    """Raised when a dataset can't be written as a graph; the message says why."""
+
+
+def read_graph(dataset: Any, cache_folder: str) -> Wires:
+    """Write a dataset as a graph that shares no state with it."""
+    tf = tensorflow()
+    try:
+        serialized = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=dataset._variant_tensor,
+            external_state_policy=0,
+            strip_device_assignment=False,
+        )
+        graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+        own_state(graph, cache_folder)
+        wires = Wires.of(graph)
+        if any(node.op == "Const" and _is_variant(node) for node in graph.node):
+            # Ragged and sparse elements come back from such constants, other objects don't.
+            tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
+    except StopIteration:
+        raise GraphUnavailable("its graph has no output") from None
+    except Exception as error:
+        if isinstance(error, (AttributeError, ValueError, TypeError, tf.errors.OpError)) or (
+            type(error).__module__.startswith("google.protobuf")
+        ):
+            raise GraphUnavailable(first_line(error)) from error
+        raise
+    return wires
+
+
+def _is_variant(node: Any) -> bool:
+    return bool(node.attr["value"].tensor.dtype == tensorflow().variant.as_datatype_enum)
+
+
+def first_line(error: Exception) -> str:
+    """Say in one line what went wrong."""
+    text = getattr(error, "message", None) or str(error)
+    return (str(text).splitlines() or [type(error).__name__])[0]
+
+
+def dataset_of(wires: Wires, spec: Any | None, options: Any) -> Any:
+    """Make a dataset of a graph; without a spec its elements are flat."""
+    tf = tensorflow()
+    try:
+        variant = tf.raw_ops.DatasetFromGraph(graph_def=wires.graph().SerializeToString())
+        wrapper = importlib.import_module("tensorflow.python.data.ops.dataset_ops")._VariantDataset
+        return wrapper(variant, _flat_spec(wires) if spec is None else spec).with_options(options)
+    except (ImportError, AttributeError, ValueError, TypeError, tf.errors.OpError) as error:
+        raise CannotEdit(first_line(error)) from error
+
+
+def structure_of(wires: Wires) -> Any:
+    """Give types and shapes of what a graph hands out; None where they are not known."""
+    try:
+        return wires.structure(wires.output)
+    except CannotEdit:
+        return None
+
+
+def _flat_spec(wires: Wires) -> Any:
+    tf = tensorflow()
+    types, shapes = wires.structure(wires.output)
+    flat = [tf.TensorSpec(tf.TensorShape(s), tf.as_dtype(t)) for t, s in zip(types, shapes, strict=True)]
+    return flat[0] if len(flat) == 1 else tuple(flat)
+
+
+def cardinality(wires: Wires) -> int | None:
+    """Ask TensorFlow for the number of elements: -1 for infinite, None for unknown."""
+    tf = tensorflow()
+    changed = []
+    for name in wires.reached(wires.output):
+        node = wires.nodes[name]
+        if node.op in ("TensorSliceDataset", "TensorDataset"):
+            data = wires.node(node.input[0])
+            if data.op == "Const" and data.ByteSize() > _LARGE:
+                dims = data.attr["value"].tensor.tensor_shape.dim
+                changed.append((name, dims[0].size if node.op == "TensorSliceDataset" else 1))
+    for name, count in changed:
+        wires = _counting(wires, name, count)
+    try:
+        variant = tf.raw_ops.DatasetFromGraph(graph_def=wires.graph().SerializeToString())
+        count = int(tf.raw_ops.DatasetCardinality(input_dataset=variant))
+    except (ValueError, tf.errors.OpError):
+        return None
+    if count == tf.data.INFINITE_CARDINALITY:
+        return -1
+    return None if count < 0 else count
+
+
+def _counting(wires: Wires, name: str, count: int) -> Wires:
+    """Let a source only count, which is all that cardinality asks of it, without the caller's data."""
+    tf = tensorflow()
+    sources = []
+    for value in (0, count, 1):
+        wires, source = wires.with_constant(value, tf.int64)
+        sources.append(source)
+    node = tf.compat.v1.NodeDef(name=name, op="RangeDataset", input=sources)
+    node.attr["output_types"].list.type.append(tf.int64.as_datatype_enum)
+    node.attr["output_shapes"].list.shape.add()
+    return wires.having(node)
+
+
+def options_of(options: Any) -> Options:
+    """Read the options that decide how a dataset runs."""
+    optimization = options.experimental_optimization
+    return Options(
+        autotune=options.autotune.enabled is not False,
+        default_optimizations=optimization.apply_default_optimizations is not False,
+        inject_prefetch=optimization.inject_prefetch is not False,
+        deterministic=options.deterministic is not False,
+        threads=int(options.threading.private_threadpool_size or 0),
+    )
+
+
+def changed_options(options: Any, wanted: Options) -> Any:
+    """Give a dataset's options with those changed that are wanted otherwise."""
+    changed = tensorflow().data.Options().merge(options)
+    now = options_of(options)
+    if wanted.autotune != now.autotune:
+        changed.autotune.enabled = wanted.autotune
+    if wanted.default_optimizations != now.default_optimizations:
+        changed.experimental_optimization.apply_default_optimizations = wanted.default_optimizations
+    if wanted.inject_prefetch != now.inject_prefetch:
+        changed.experimental_optimization.inject_prefetch = wanted.inject_prefetch
+    if wanted.deterministic != now.deterministic:
+        changed.deterministic = wanted.deterministic
+    if wanted.threads != now.threads:
+        changed.threading.private_threadpool_size = wanted.threads
+    return changed
+
+
+def own_state(graph: Any, cache_folder: str) -> None:
+    """Give each shuffle its own seeds and each cache its own memory or files."""
+    caches = 0
+    for scope in [graph.node, *(function.node_def for function in graph.library.function)]:
+        nodes = {node.name: node for node in scope}
+        for node in scope:
+            if node.op in _SEEDED:
+                _replace_resource(nodes, node, "DummySeedGenerator")
+            elif node.op in _CACHED:
+                _replace_resource(nodes, node, "DummyMemoryCache")
+            if node.op in (*_CACHED, "CacheDataset"):
+                _redirect_cache(nodes, node, cache_folder, f"cache-{caches}")
+                caches += 1
+
+
+def _replace_resource(nodes: dict[str, Any], node: Any, op: str) -> None:
+    handle = nodes.get(node.input[-1].split(":")[0])
+    if handle is not None and handle.op == "Const":
+        handle.op = op
+        for attribute in list(handle.attr):
+            del handle.attr[attribute]
+
+
+def _redirect_cache(nodes: dict[str, Any], node: Any, folder: str, own: str) -> None:
+    """Send a file cache to a private folder (to memory without one), unless it is complete and only read."""
+    name = nodes.get(node.input[1].split(":")[0])
+    if name is None or name.op != "Const":
+        raise ValueError("it has a file cache whose name is computed")
+    values = name.attr["value"].tensor.string_val
+    if values and values[0] and not os.path.exists(values[0].decode() + ".index"):
+        values[0] = os.path.join(folder, own).encode() if folder else b""
