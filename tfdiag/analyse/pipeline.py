@@ -7,14 +7,13 @@ and the cost of a sample, or of the runtime's model where nothing was sampled.
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from tfdiag.model.pipeline import Function, Node, Pipeline, Sample, Stage
 from tfdiag.model.quantity import Missing, Quantity
 
-__all__ = ["PipelineModel", "StageTime", "pipeline_model"]
+__all__ = ["PipelineModel", "StageTime", "base_of", "label_of", "pipeline_model"]
 
 _SERIAL_FUNCTIONS = ("Map", "Filter", "FlatMap", "Interleave")
 _SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord", "Generator")
@@ -66,7 +65,7 @@ class StageTime:
     @property
     def base(self) -> str:
         """Give what kind of stage it is, without version: `Map`, `Batch`, `Generator`."""
-        return _base(self.name)
+        return base_of(self.name)
 
     @property
     def function(self) -> Function | None:
@@ -308,12 +307,12 @@ class _Cost:
 
 def _each(sample: Sample) -> _Cost:
     """Give what one element cost; the median of the parts, because a machine has slow moments."""
-    parts = np.asarray(sample.wall_s)
+    parts = sorted(sample.wall_s)
     each = sample.elements / max(1, len(parts))
-    middle, total = float(np.median(parts)), float(parts.sum())
+    middle, total = statistics.median(parts), sum(parts)
     # Parts may differ in length by one window; where they are few, the sum says more.
     value = (middle if len(parts) >= 6 else total / len(parts)) / each
-    spread = float(np.quantile(parts, 0.75) - np.quantile(parts, 0.25)) / each
+    spread = (parts[-1 - len(parts) // 4] - parts[len(parts) // 4]) / each
     cpu = sample.cpu_s * value / total  # of the middle part, as the rest of it
     return _Cost(value, max(0.0, value - spread), value + spread, cpu)
 
@@ -328,7 +327,7 @@ def _prefixes(pipeline: Pipeline) -> dict[int, _Cost]:
 
 
 def _idle(node: Node) -> bool:
-    return _base(node.op) in ("Prefetch", "Repeat", "Take", "Options", "Cache", "AssertCardinality")
+    return base_of(node.op) in ("Prefetch", "Repeat", "Take", "Options", "Cache", "AssertCardinality")
 
 
 def _own(
@@ -342,8 +341,8 @@ def _own(
     count = per_batch[node.id]
     whole = prefix[node.id]
     # A full cache keeps what lies below it from being done again.
-    below = [] if _base(node.op) == "Cache" else [(prefix[i], per_batch[i]) for i in node.inputs]
-    if any(_base(nodes[i].op) == "Cache" for i in node.inputs):
+    below = [] if base_of(node.op) == "Cache" else [(prefix[i], per_batch[i]) for i in node.inputs]
+    if any(base_of(nodes[i].op) == "Cache" for i in node.inputs):
         below = []
     value = whole.value * count - sum(cost.value * number for cost, number in below)
     slack = (whole.high - whole.low) / 2 * count + sum((c.high - c.low) / 2 * n for c, n in below)
@@ -385,7 +384,7 @@ def _per_batch(
     nodes = {node.id: node for node in graph}
     for node in reversed(graph):
         count = found.setdefault(node.id, 0.0)
-        several = len(node.inputs) > 1 and _base(node.op) in (
+        several = len(node.inputs) > 1 and base_of(node.op) in (
             "Concatenate",
             "DirectedInterleave",
             "ParallelZip",
@@ -399,7 +398,7 @@ def _per_batch(
 
 def _taken(node: Node, source: Node, matched: dict[int, Stage], before: dict[int, Stage]) -> float:
     """Give how many elements of its input a node takes for one of its own."""
-    base = _base(node.op)
+    base = base_of(node.op)
     if base in ("Batch", "ParallelBatch", "PaddedBatch", "Window") and node.size and node.size > 0:
         return float(node.size)
     if base == "Shard" and node.size:
@@ -428,7 +427,7 @@ def _with_injected(
     known = {stage.id for stage in matched.values()}
     nodes = {stage.id: stage for stage in order}
     for stage in reversed(_last_stages(nodes, order[-1].id) if order else []):
-        if stage.id not in known and _base(stage.name) == "Prefetch":
+        if stage.id not in known and base_of(stage.name) == "Prefetch":
             found.append(
                 StageTime(
                     name=stage.name,
@@ -459,7 +458,7 @@ def _matched(graph: tuple[Node, ...], order: list[Stage]) -> dict[int, Stage]:
             kind, runs = _kind(node.op), _kind(stage.name)
             if kind == runs or (kind, runs) in _RUNS_AS:
                 found[node.id] = stage
-                if _base(stage.name) == "MapAndBatch" and len(node.inputs) == 1:
+                if base_of(stage.name) == "MapAndBatch" and len(node.inputs) == 1:
                     below = nodes[node.inputs[0]]
                     if _kind(below.op) == "Map":
                         found[below.id] = stage
@@ -484,7 +483,7 @@ _ADDED = ("Root", "Model", "Options", "MaxIntraOpParallelism", "PrivateThreadPoo
 
 
 def _kind(name: str) -> str:
-    base = _base(name)
+    base = base_of(name)
     return {"MemoryCache": "Cache", "FileCache": "Cache", "MemoryCacheImpl": "Cache", "FiniteTake": "Take",
             "FiniteSkip": "Skip", "FiniteRepeat": "Repeat", "ForeverRepeat": "Repeat",
             "ParallelMap": "Map", "ParallelBatch": "Batch", "ParallelInterleave": "Interleave",
@@ -505,14 +504,14 @@ def _written_parallelism(node: Node) -> float:
 
 
 def _written_serial(node: Node) -> bool:
-    return _base(node.op) in _SERIAL_FUNCTIONS
+    return base_of(node.op) in _SERIAL_FUNCTIONS
 
 
 def _tunable(stage: Stage) -> bool:
     return any(knob.name == "parallelism" and knob.tunable for knob in stage.parameters)
 
 
-def _base(name: str) -> str:
+def base_of(name: str) -> str:
     """Strip the version and the decorations that the runtime puts on names."""
     return (
         name.split("::", maxsplit=1)[0]
@@ -529,10 +528,10 @@ def _parallelism(stage: Stage) -> float:
 
 
 def _serial(stage: Stage) -> bool:
-    if _base(stage.name) == "MapAndBatch":
+    if base_of(stage.name) == "MapAndBatch":
         # The runtime fuses a map with the batch after it; a serial map stays serial inside.
         return _parallelism(stage) == 1.0 and not _tunable(stage)
-    return _base(stage.name) in _SERIAL_FUNCTIONS
+    return base_of(stage.name) in _SERIAL_FUNCTIONS
 
 
 def _source_first(nodes: dict[int, Stage], output: int) -> list[Stage]:
@@ -556,7 +555,7 @@ def _last_stages(nodes: dict[int, Stage], output: int) -> list[Stage]:
     while identity in nodes and nodes[identity] not in found:
         stage = nodes[identity]
         found.append(stage)
-        if _base(stage.name) not in _PASSING or len(stage.inputs) != 1:
+        if base_of(stage.name) not in _PASSING or len(stage.inputs) != 1:
             break
         identity = stage.inputs[0]
     return found
@@ -567,7 +566,7 @@ _PASSING = ("Root", "Options", "FiniteTake", "Take", "ForeverRepeat", "Repeat", 
 
 
 def _works_ahead(name: str) -> bool:
-    return _base(name).startswith(("Prefetch", "Parallel", "MapAndBatch", "DataService"))
+    return base_of(name).startswith(("Prefetch", "Parallel", "MapAndBatch", "DataService"))
 
 
 _WRITTEN_AS = {
@@ -586,7 +585,7 @@ def _labels(order: list[Stage], written: tuple[str, ...]) -> dict[int, str]:
     remaining = list(written)
     labels: dict[int, str] = {}
     for stage in order:
-        word = _WRITTEN_AS.get(_base(stage.name), "")
+        word = _WRITTEN_AS.get(base_of(stage.name), "")
         label = word or stage.name
         for index, text in enumerate(remaining):
             if word and text.split("(")[0] == word:
@@ -595,3 +594,14 @@ def _labels(order: list[Stage], written: tuple[str, ...]) -> dict[int, str]:
                 break
         labels[stage.id] = label
     return labels
+
+
+def label_of(stage: Stage, pipeline: Pipeline) -> str:
+    """Name a stage of the runtime as the caller would."""
+    if pipeline.output is None:
+        return stage.name
+    order = _source_first({each.id: each for each in pipeline.stages}, pipeline.output)
+    for identity, each in _matched(pipeline.graph, order).items():
+        if each.id == stage.id:
+            return next(node.label for node in pipeline.graph if node.id == identity)
+    return _labels(order, pipeline.written).get(stage.id, stage.name)

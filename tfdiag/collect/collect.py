@@ -25,13 +25,13 @@ from tfdiag.collect.environment import read_environment
 from tfdiag.collect.inputs import Input
 from tfdiag.collect.job import batch_facts, describe
 from tfdiag.collect.loop import run_own_loop
-from tfdiag.collect.pipeline import describe_pipeline
+from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
 from tfdiag.collect.recorder import EndOfRun, Recorder
 from tfdiag.collect.redirect import redirect_files
 from tfdiag.collect.sampler import HostSampler
 from tfdiag.collect.snapshot import Snapshot
 from tfdiag.collect.worker import Abandoned, Worker
-from tfdiag.compat import keras, tensorflow, tfdata
+from tfdiag.compat import host, keras, tensorflow, tfdata
 from tfdiag.compat.profiler import Tracer
 from tfdiag.errors import DatasetError, JobError, TfdiagError
 from tfdiag.model.measurements import (
@@ -44,6 +44,7 @@ from tfdiag.model.measurements import (
     Overhead,
     Replay,
 )
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Request", "collect"]
@@ -55,6 +56,8 @@ _ALONE_SHARE = 0.3
 _ALONE_AT_MOST_S = 4.0
 _REPLAY_SHARE = 0.45
 _REPLAY_AT_MOST_S = 5.0
+_SAMPLES_SHARE = 0.5
+_SAMPLES_AT_MOST_S = 8.0
 _GRACE_SHARE = 0.05
 """Of the budget: how long a phase may take to unwind after its end."""
 _RESERVE_S = 0.15
@@ -165,6 +168,7 @@ class _Collection:
 
     def _measure(self, worker: Worker, environment: Any, job: Job) -> Measurements:
         live: Live | Missing
+        pipeline: Pipeline | Missing | None = None
         alone_: InputAlone | Missing = Missing("the budget was used up by the job itself")
         replayed: Replay | Missing = Missing("the budget was used up by the job itself")
         with HostSampler(self.request.clock) as sampler:
@@ -175,18 +179,22 @@ class _Collection:
                     alone_, batch = self._alone(worker, live)
                     replayed = self._replay(worker, batch, alone_)
                     job = self._with_batch(job, batch)
+                    pipeline = self._pipeline(worker, live)
             except Abandoned:
                 live = self._overrun()
         host = sampler.samples()
         recorder = self.recorder
         source = self.request.source
+        if pipeline is None:
+            pipeline = describe_pipeline(source.data.get("x"), recorder, str(self.folder))
+            if recorder is not None and recorder.hung_in_input and isinstance(pipeline, Pipeline):
+                pipeline = replace(pipeline, hung=True)
         job = replace(
             job,
             one_shot=source.one_shot,
             batches_used=source.batches_used if source.one_shot else None,
             notes=(*job.notes, *self.notes, *source.notes),
         )
-        pipeline = describe_pipeline(source.data.get("x"), recorder)
         return Measurements(
             environment=environment,
             job=job,
@@ -423,6 +431,36 @@ class _Collection:
             result: Replay | Missing = self._guarded(worker, work, "replaying a batch")
             return result
 
+    def _pipeline(self, worker: Worker, live: Live | Missing) -> Pipeline | Missing:
+        """Describe the pipeline; where the step waits for it, sample what its stages cost."""
+        x = self.request.source.data.get("x")
+        folder = str(self.folder)
+        described = describe_pipeline(x, self.recorder, folder)
+        if isinstance(described, Missing) or not described.graph:
+            return described
+        if hardly_waits(live):
+            return replace(described, samples_missing="the step hardly waits for its input")
+        self._say("sampling the stages of the input")
+        with self._phase("stages of the input"):
+            until = self.deadline.share(_SAMPLES_SHARE, _SAMPLES_AT_MOST_S)
+
+            def work() -> Pipeline | Missing:
+                return with_samples(
+                    described,
+                    x,
+                    cache_folder=folder,
+                    cores=host.cores(),
+                    until=until,
+                    clock=self.request.clock,
+                    should_stop=lambda: self.stopped_hard,
+                )
+
+            found = self._guarded(worker, work, "sampling the stages")
+            if isinstance(found, Missing):
+                return replace(described, samples_missing=found.reason)
+            result: Pipeline = found
+            return result
+
     def _pace(self) -> replay.Pace:
         """Say how long the job leaves between the work of two steps, and whether it idles meanwhile."""
         assert self.recorder is not None
@@ -529,6 +567,8 @@ class _Collection:
     def _overrun(self) -> Live | Missing:
         recorder = self.recorder
         budget = self.request.budget_s
+        if recorder is not None:
+            recorder.read_stuck()
         if recorder is None or not recorder.calls:
             where = (
                 "the first step, with tracing and compilation, took longer than the budget "

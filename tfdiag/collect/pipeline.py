@@ -1,26 +1,37 @@
-"""The input pipeline: as the runtime's model has it, and as the caller wrote it."""
+"""The input pipeline: as the runtime's model has it, as it was written, and what its stages cost alone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tfdiag.collect.recorder import Recorder
+from tfdiag.collect.samples import Samples, sample_stages
 from tfdiag.compat import tfdata
+from tfdiag.compat.tfgraph import DatasetGraph, GraphUnavailable
+from tfdiag.model.measurements import Live
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Missing
 
-__all__ = ["describe_pipeline"]
+__all__ = ["describe_pipeline", "hardly_waits", "with_samples"]
+
+_WORTH = 0.03
+"""Of the step: an input that is waited for less is not looked into any further."""
 
 
-def describe_pipeline(dataset: Any, recorder: Recorder | None) -> Pipeline | Missing:
+def describe_pipeline(dataset: Any, recorder: Recorder | None, cache_folder: str = "") -> Pipeline | Missing:
     """Describe the pipeline that ran."""
     stages = recorder.stages if recorder is not None else None
     known = tfdata.is_dataset(dataset)
     if stages is None and not known:
         return Missing(recorder.stages_missing() if recorder is not None else "nothing ran")
     functions = tfdata.written_functions(dataset) if known else []
-    return Pipeline(
+    described = Pipeline(
         stages=stages[0] if stages is not None else (),
+        stages_before=recorder.stages_before if recorder is not None else (),
         output=stages[1] if stages is not None else None,
         written=tuple(tfdata.written_chain(dataset)) if known else (),
         python_functions=tuple(name for name, python in functions if python),
@@ -28,3 +39,50 @@ def describe_pipeline(dataset: Any, recorder: Recorder | None) -> Pipeline | Mis
         prefetch_injected=tfdata.prefetch_injected(dataset),
         missing="" if stages is not None or recorder is None else recorder.stages_missing(),
     )
+    if not known:
+        return replace(described, graph_missing="the input is not a tf.data.Dataset of the caller's")
+    try:
+        graph = DatasetGraph.of(dataset, cache_folder)
+    except GraphUnavailable as error:
+        return replace(described, graph_missing=str(error))
+    return replace(described, graph=graph.nodes, options=graph.options)
+
+
+def with_samples(
+    described: Pipeline | Missing,
+    dataset: Any,
+    *,
+    cache_folder: str,
+    cores: int,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> Pipeline | Missing:
+    """Add what the stages of a pipeline cost alone."""
+    if isinstance(described, Missing) or not described.graph:
+        return described
+    try:
+        graph = DatasetGraph.of(dataset, cache_folder)
+    except GraphUnavailable as error:
+        return replace(described, samples_missing=str(error))
+    found: Samples = sample_stages(graph, cores=cores, until=until, clock=clock, should_stop=should_stop)
+    return replace(
+        described,
+        samples=tuple(found.samples),
+        sample_threads=cores,
+        samples_missing=found.missing,
+        call_overhead_s=found.overhead,
+    )
+
+
+def hardly_waits(live: Live | Missing) -> bool:
+    """Say whether the steps of a run surely don't wait for their input."""
+    if isinstance(live, Missing) or len(live.start_s) < 3:
+        return False
+    periods = np.diff(np.array(live.start_s))
+    waits = np.array(live.wait_s)[:-1]
+    half = len(periods) // 2  # what the first steps wait for is a pipeline that starts
+    seen = ~np.isnan(waits[half:])
+    if not seen.any():
+        return False
+    return float(waits[half:][seen].sum()) < _WORTH * float(periods[half:][seen].sum())

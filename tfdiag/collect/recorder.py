@@ -54,7 +54,7 @@ class _Hot:
         self.muted = False
         """Pass on and leave no note: whoever hung this in has taken it off."""
         self.latest: Any = None
-        """The iterator that the latest batch came from."""
+        """The iterator that the latest batch came from, or does not come from."""
 
 
 class Recorder:
@@ -79,8 +79,12 @@ class Recorder:
         self.dropped = 0
         self.cut = ""
         self.nan_loss = False
+        self.hung_in_input = False
         self.failed_call: int | None = None
         self.stages: tuple[tuple[Stage, ...], int] | None = None
+        self.stages_before: tuple[Stage, ...] = ()
+        """An earlier reading of the same iterator."""
+        self._stages_of: Any = None
         self.looks_s = 0.0
         self.empty_epochs = 0
         self._epoch_calls = 0
@@ -142,6 +146,7 @@ class Recorder:
         def instrumented(iterator: Any) -> Any:
             if hot.muted:
                 return train_function(iterator)
+            hot.latest = iterator
             start = clock()
             try:
                 result = train_function(iterator)
@@ -154,7 +159,6 @@ class Recorder:
                 stood_out(end - start)
             if waited is not None:
                 self.waits.append(waited[-1])
-            hot.latest = iterator
             if len(calls) >= hot.next_look or end >= hot.stop_at:
                 self.look(iterator)
                 if self.abort:
@@ -349,7 +353,7 @@ class Recorder:
             return
         if self.stages is None or count >= 40:
             # Cheap, and the latest one says most about the steady state.
-            self.stages = self._reader.stages(iterator) or self.stages
+            self._read_stages(iterator)
         elements, gaps = reading
         per_call = self.steps_per_call
         inside_last = (elements - 1) % per_call
@@ -369,6 +373,30 @@ class Recorder:
                 self.waits[call] = period - sum(gaps[position - per_call : position])
             position -= per_call
             call -= 1
+
+    def read_stuck(self) -> None:
+        """Read the stages of the iterator that a call is stuck in."""
+        if self.hot.latest is not None and is_iterator(self.hot.latest):
+            self._read_stages(self.hot.latest)
+        if self.stages is None:
+            return
+        stages, output = self.stages
+        given = next(stage.elements for stage in stages if stage.id == output)
+        calls = self.dropped + len(self.calls)
+        # A batch more than the calls that came back was given to the one that did not: it is in the step.
+        self.hung_in_input = given in (
+            calls * self.steps_per_call,
+            (calls - self._epoch_calls) * self.steps_per_call,
+        )
+
+    def _read_stages(self, iterator: Any) -> None:
+        found = self._reader.stages(iterator)
+        if found is None:
+            return
+        # A weak reference would not do: iterators of both Kerases can't have one.
+        if self._stages_of != id(iterator):
+            self._stages_of, self.stages_before = id(iterator), found[0]
+        self.stages = found
 
     def _block(self, *, close: bool = False) -> list[CallbackTime]:
         calls = self.dropped + len(self.calls) - self._block_start

@@ -92,6 +92,12 @@ def backend_of(model: Any) -> str:
     return str(keras().backend.backend())
 
 
+def set_workers(dataset: Any, workers: int, *, processes: bool) -> None:
+    """Set how many workers ask a PyDataset for batches."""
+    dataset.workers = workers
+    dataset.use_multiprocessing = processes
+
+
 def is_py_dataset(value: Any) -> bool:
     """Say whether `value` is a PyDataset (or a Sequence, its older name)."""
     return any(

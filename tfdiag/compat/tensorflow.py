@@ -134,6 +134,20 @@ def is_variable(value: Any) -> bool:
     return isinstance(value, tf.Variable)
 
 
+def nested_bytes(value: Any) -> int:
+    """Count the bytes of a structure of tensors; strings count as what they hold."""
+    total = 0
+    for part in tensorflow().nest.flatten(value, expand_composites=True):
+        if getattr(part, "dtype", None) == tensorflow().variant:
+            continue  # a dataset inside the element: nothing of it is held
+        array = part.numpy() if hasattr(part, "numpy") else part
+        if getattr(array, "dtype", None) == "object":
+            total += sum(len(text) for text in array.ravel())
+        else:
+            total += len(array) if isinstance(array, bytes) else int(getattr(array, "nbytes", 8))
+    return total
+
+
 def is_module(value: Any) -> bool:
     """Say whether `value` is a `tf.Module`."""
     return isinstance(value, tensorflow().Module)

@@ -17,6 +17,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.model.pipeline import Stage, StageParameter
 from tfdiag.model.quantity import Maybe, Missing, Quantity
@@ -32,6 +34,9 @@ __all__ = [
     "is_distributed",
     "is_iterator",
     "prefetch_injected",
+    "same_multiset",
+    "same_structure",
+    "same_values",
     "written_chain",
     "written_functions",
 ]
@@ -41,6 +46,54 @@ GAPS_KEPT = 100
 
 _SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
 _CACHED = ("CacheDatasetV2",)
+
+
+def same_structure(one: Any, other: Any) -> bool:
+    """Say whether two elements have the same parts, types and ranks."""
+    tf = tensorflow()
+    try:
+        tf.nest.assert_same_structure(one, other, expand_composites=True)
+    except (TypeError, ValueError):
+        return False
+    parts = [tf.nest.flatten(each, expand_composites=True) for each in (one, other)]
+    return all(
+        a.dtype == b.dtype and a.shape.rank == b.shape.rank
+        for a, b in zip(*parts, strict=True)
+        if hasattr(a, "dtype") and hasattr(a, "shape")
+    )
+
+
+def same_values(one: Any, other: Any) -> bool:
+    """Say whether two elements are equal, to rounding."""
+    tf = tensorflow()
+    if not same_structure(one, other):
+        return False
+    parts = [tf.nest.flatten(each, expand_composites=True) for each in (one, other)]
+    return all(_equal(a, b) for a, b in zip(*parts, strict=True))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if getattr(one, "dtype", None) == tensorflow().variant:
+        return True  # a dataset inside the element: only its structure can be compared
+    a, b = np.asarray(one), np.asarray(other)
+    if a.shape != b.shape:
+        return False
+    if a.dtype.kind in "fc":
+        return bool(np.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True))
+    return bool(np.array_equal(a, b))
+
+
+def same_multiset(one: list[Any], other: list[Any]) -> bool:
+    """Say whether two lists hold the same elements in any order."""
+    rest = list(other)
+    for element in one:
+        for index, candidate in enumerate(rest):
+            if same_values(element, candidate):
+                del rest[index]
+                break
+        else:
+            return False
+    return not rest
 
 
 def is_dataset(value: Any) -> bool:

@@ -154,6 +154,8 @@ class Edit:
     """The size, or the number of workers."""
     deterministic: bool | None = None
     """False where the order of elements may change."""
+    processes: bool = False
+    """Workers are processes, not threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ class Pipeline:
     """Why nothing was sampled, empty where it was."""
     call_overhead_s: Maybe = Missing("not measured")
     """What calling a function for one element costs on this machine, whatever it does."""
+    hung: bool = False
+    """The budget ended while a step waited for a batch of this pipeline."""
     py_input: PyInput | Missing = Missing("the input is no PyDataset")
     stages_before: tuple[Stage, ...] = ()
     """An earlier reading of the same stages: what lies between the two is the steady state."""

@@ -25,6 +25,7 @@ from tfdiag.render.format import (
     speedup,
     with_interval,
 )
+from tfdiag.render.stages import stage_lines
 
 __all__ = ["LEGEND", "Bar", "Change", "Problem", "Row", "View", "view"]
 
@@ -94,6 +95,8 @@ class View:
     bars: tuple[Bar, ...]
     once: tuple[Row, ...]
     bounds: tuple[Row, ...]
+    stages: tuple[Row, ...]
+    """The input pipeline, source first."""
     problems: tuple[Problem, ...]
     no_problem: str
     changes: tuple[Change, ...]
@@ -120,6 +123,7 @@ def view(report: ReportData) -> View:
         bars=tuple(_bars(step)) if step else (),
         once=tuple(Row(name, quantity(cost)) for name, cost in _once(step) if _known(cost)),
         bounds=tuple(Row(name, with_interval(bound)) for name, bound in bounds),
+        stages=tuple(Row(*line) for line in stage_lines(report.measurements.pipeline)),
         problems=tuple(map(_problem, report.findings)),
         no_problem=_no_problem(report),
         changes=tuple(map(_change, report.suggestions)),

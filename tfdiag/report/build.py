@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.stuck import stuck_stage
 from tfdiag.checks.registry import Outcome, all_checks
 from tfdiag.model.measurements import Live
+from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Finding, ReportData, Suggestion
 
@@ -49,6 +51,13 @@ def _best_first(suggestion: Suggestion) -> tuple[int, float]:
 def _warnings(analysis: Analysis) -> list[str]:
     found = []
     live = analysis.measurements.live
+    pipeline = analysis.measurements.pipeline
+    if isinstance(pipeline, Pipeline) and pipeline.hung:
+        stage = stuck_stage(pipeline)
+        found.append(
+            "the step was still waiting for its input when the budget ended"
+            + (f": no element came out of {stage}" if stage else "")
+        )
     if isinstance(live, Live):
         if live.nan_loss:
             found.append("the loss was NaN during the diagnosis: the model does not train as it is")

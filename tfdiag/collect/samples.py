@@ -1,0 +1,248 @@
+"""What each stage of a tf.data pipeline costs by itself: prefixes of it, run alone on one thread.
+
+The runtime's model tells what a stage took beside everything else that ran. Here a copy of the pipeline has
+nothing that works ahead, is cut behind a stage, and is run alone: the difference between a stage and its
+inputs is what the stage costs, in wall and in processor time. This works as well where tf.data keeps no
+model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfdiag.compat import host, tensorflow
+from tfdiag.compat.tfdata import same_values
+from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph
+from tfdiag.model.pipeline import Node, Sample
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+
+__all__ = ["Samples", "call_overhead", "sample_stages"]
+
+_PARTS = 12
+"""Windows that a sample is made of at best: enough to see how it spreads."""
+_PARTS_LEAST = 3
+_SAMPLE_S = 0.4
+_WINDOW_S = 0.02
+_HELD_BYTES = 16 << 20
+"""Of the caller's data, at most, in one window."""
+_CACHED_LEAST = 4
+_CACHED_MOST = 1024
+_IDLE_OPS = (
+    "PrefetchDataset", "RepeatDataset", "TakeDataset", "OptionsDataset", "ModelDataset", "CacheDataset",
+    "AssertCardinalityDataset", "AssertNextDataset",
+)  # fmt: skip
+"""Stages that hand elements on without work of their own."""
+_WORTH = 0.15
+"""Of the whole: a function that takes less is not looked at any closer."""
+
+
+@dataclass(slots=True)
+class Samples:
+    """What was sampled, and why no more."""
+
+    samples: list[Sample] = field(default_factory=list)
+    missing: str = ""
+    overhead: Maybe = Missing("not measured")
+
+
+def sample_stages(
+    graph: DatasetGraph,
+    *,
+    cores: int,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> Samples:
+    """Sample the stages of a pipeline, as many as time allows: the whole first, then from the source on."""
+    found = Samples()
+    run = _Runner(clock, until, should_stop)
+    try:
+        serial = graph.serial()
+    except CannotEdit as error:
+        return Samples(missing=str(error))
+    working = [node for node in graph.nodes if node.op not in _IDLE_OPS]
+    # The whole tells most, then what lies below it.
+    last = working[-1:] if working else []
+    for node in [*last, *working[:-1]]:
+        if run.over():
+            found.missing = found.missing or "the budget left no time for every stage"
+            break
+        _add(found, "prefix", serial, node, run)
+    found.overhead = call_overhead(run)
+    for node in _costly(working, found.samples):
+        if run.over():
+            break
+        if node.function is not None and cores > 1:
+            try:
+                spread = serial.parallel(node.id, calls=cores, deterministic=False)
+            except CannotEdit:
+                continue
+            _add(found, "parallel", spread, node, run)
+        batch = _batched_by(graph, node)
+        if batch is not None and not run.over():
+            _add_batched(found, serial, node, batch, run)
+    return found
+
+
+def _add(found: Samples, kind: Any, graph: DatasetGraph, node: Node, run: _Runner) -> None:
+    try:
+        sample = run.sample(kind, graph.cut(node.id), node)
+    except CannotEdit as error:
+        found.missing = found.missing or str(error)
+        return
+    except tensorflow.tensorflow().errors.OpError as error:
+        found.missing = found.missing or f"{node.label} can't be run alone: {str(error).splitlines()[0]}"
+        return
+    if sample is not None:
+        found.samples.append(sample)
+
+
+def _add_batched(found: Samples, serial: DatasetGraph, node: Node, batch: Node, run: _Runner) -> None:
+    """Sample a function on whole batches, where it takes them and gives the same."""
+    size = batch.size or 1
+    try:
+        swapped = serial.swap(batch.id)
+        expected = run.first(serial.cut(batch.id))
+        if not same_values(expected, run.first(swapped.cut(node.id))):
+            return
+        sample = run.sample("batched", swapped.cut(node.id), node, per_element=size)
+    except (CannotEdit, tensorflow.tensorflow().errors.OpError, ValueError, TypeError):
+        return  # the function does not take batches, which is an answer
+    if sample is not None:
+        found.samples.append(sample)
+
+
+def _costly(working: Sequence[Node], samples: list[Sample]) -> list[Node]:
+    """Give the nodes that take a good part of the pipeline's time by themselves, the costliest first."""
+    per_element = {s.node: float(np.median(s.wall_s)) * len(s.wall_s) / s.elements for s in samples}
+    own = {}
+    for node in working:
+        if node.id not in per_element:
+            continue
+        below = sum(per_element.get(i, 0.0) for i in node.inputs)
+        size = node.size if node.op.endswith("BatchDataset") and node.size else 1
+        own[node.id] = max(0.0, per_element[node.id] - below * size)
+        # Work below a batch is done for each of its elements.
+        for other in own:
+            if other != node.id and size > 1:
+                own[other] *= size
+    whole = sum(own.values())
+    ranked = sorted((n for n in working if own.get(n.id, 0.0) > _WORTH * whole), key=lambda n: -own[n.id])
+    return [node for node in ranked if node.function is not None]
+
+
+def _batched_by(graph: DatasetGraph, node: Node) -> Node | None:
+    """Give the batch right behind a map of single elements."""
+    function = node.function
+    if function is None or function.python or function.random or "Map" not in node.op:
+        return None
+    for other in graph.nodes:
+        if other.op in ("BatchDataset", "ParallelBatchDataset") and other.inputs == (node.id,):
+            return other if (other.size or 0) > 1 else None
+    return None
+
+
+def call_overhead(run: _Runner) -> Maybe:
+    """Time what it costs to call a function for one element, whatever it does."""
+    if run.over():
+        return Missing("the budget left no time for it")
+    tf = tensorflow.tensorflow()
+    numbers = tf.data.Dataset.range(1 << 40)
+    called = numbers.map(tf.autograph.experimental.do_not_convert(lambda value: value + 1))
+    costs = []
+    for dataset in (numbers, called):
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        options.experimental_optimization.apply_default_optimizations = False
+        iterator = iter(dataset.window(512).with_options(options))
+        next(iterator)
+        times = []
+        for _ in range(12):
+            begin = run.clock()
+            next(iterator)
+            times.append(run.clock() - begin)
+        costs.append(float(np.median(times)) / 512)
+    return Quantity(max(0.0, costs[1] - costs[0]), "s", source="a map of one addition, alone", count=12 * 512)
+
+
+class _Runner:
+    """Runs parts of a pipeline for a while."""
+
+    def __init__(self, clock: Callable[[], float], until: float, should_stop: Callable[[], bool]) -> None:
+        self.clock = clock
+        self.until = until
+        self.should_stop = should_stop
+
+    def over(self) -> bool:
+        return self.should_stop() or self.clock() >= self.until
+
+    def first(self, graph: DatasetGraph) -> Any:
+        """Give the first element."""
+        return next(iter(_quiet(graph).build()))
+
+    def sample(self, kind: Any, graph: DatasetGraph, node: Node, *, per_element: int = 1) -> Sample | None:
+        """Time equal parts of what comes out of a pipeline, in windows so that Python's share is small."""
+        begin = self.clock()
+        probe = iter(_quiet(graph.full_caches(_CACHED_LEAST)).build())
+        try:
+            element = next(probe)
+        except tensorflow.end_of_data():
+            return None
+        first_s = self.clock() - begin
+        size = max(1, tensorflow.nested_bytes(element))
+        begin = self.clock()
+        extra = 0
+        while extra < 8 and self.clock() - begin < _WINDOW_S / 2:
+            try:
+                next(probe)
+            except tensorflow.end_of_data():
+                break
+            extra += 1
+        each = (self.clock() - begin) / extra if extra else first_s
+        del probe, element
+        window = int(max(1, min(_HELD_BYTES // size, _WINDOW_S / max(each, 1e-7), 4096)))
+        cached = max(_CACHED_LEAST, min(_CACHED_MOST, _HELD_BYTES // size))
+        iterator = iter(_quiet(graph.full_caches(cached).forever().windowed(window)).build())
+        warm = cached // window + 1 if any("Cache" in each.op for each in graph.nodes) else 1
+        for _ in range(warm):
+            next(iterator)
+            if self.over():
+                break
+        walls: list[float] = []
+        read = host.read_bytes()
+        processor = time.process_time()
+        end = self.clock() + _SAMPLE_S
+        last = self.clock()
+        while len(walls) < 400 and not self.should_stop():
+            next(iterator)
+            now = self.clock()
+            walls.append(now - last)
+            last = now
+            if now >= end and (len(walls) >= _PARTS_LEAST or now >= end + _SAMPLE_S):
+                break
+        cpu = time.process_time() - processor
+        read_after = host.read_bytes()
+        read_bytes: Maybe = Missing("the platform does not tell")
+        if read is not None and read_after is not None:
+            read_bytes = Quantity(float(read_after - read), "B", source="the process's reads from storage")
+        parts = [float(part.sum()) for part in np.array_split(np.array(walls), min(_PARTS, len(walls)))]
+        return Sample(
+            kind=kind,
+            node=node.id,
+            elements=len(walls) * window * per_element,
+            wall_s=tuple(parts),
+            cpu_s=cpu,
+            first_s=first_s,
+            bytes=Quantity(float(size) / per_element, "B", source="the first element"),
+            read_bytes=read_bytes,
+        )
+
+
+def _quiet(graph: DatasetGraph) -> DatasetGraph:
+    """Let nothing be tuned, fused or added: what is measured is what stands there."""
+    return graph.with_options(autotune=False, default_optimizations=False, inject_prefetch=False)
