@@ -457,7 +457,11 @@ def _matched(graph: tuple[Node, ...], order: list[Stage]) -> dict[int, Stage]:
         while node is not None and stage is not None:
             kind, runs = _kind(node.op), _kind(stage.name)
             if kind == runs or (kind, runs) in _RUNS_AS:
-                found[node.id] = stage
+                # TensorFlow makes from_generator of a flat_map over it; the inner one does the work.
+                inner = [
+                    stages[i] for i in stage.inputs if i in stages and _kind(stages[i].name) == "Generator"
+                ]
+                found[node.id] = inner[0] if kind == "Generator" and inner else stage
                 if base_of(stage.name) == "MapAndBatch" and len(node.inputs) == 1:
                     below = nodes[node.inputs[0]]
                     if _kind(below.op) == "Map":

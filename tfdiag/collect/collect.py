@@ -69,6 +69,7 @@ _GOOD_ENOUGH = 0.02
 _STATISTICS_EVERY_S = 0.4
 """They take milliseconds, which the job would have to wait for."""
 _EPOCHS_LEAST = 3
+_READ_ONCE = "the generator behind the dataset gives its elements only once, and the run has used them"
 _MANY_EPOCHS = 1_000_000
 
 
@@ -343,6 +344,8 @@ class _Collection:
         source = self.request.source
         if source.one_shot and self.request.train_step is not None:
             return Missing("the input can be read only once"), source.first_batch
+        if source.exhausts:
+            return Missing(_READ_ONCE), None
         with self._phase("the input alone"):
             until = self.deadline.share(_ALONE_SHARE, _ALONE_AT_MOST_S)
 
@@ -438,6 +441,8 @@ class _Collection:
         described = describe_pipeline(x, self.recorder, folder)
         if isinstance(described, Missing) or not described.graph:
             return described
+        if self.request.source.exhausts:
+            return replace(described, samples_missing=_READ_ONCE)
         if hardly_waits(live):
             return replace(described, samples_missing="the step hardly waits for its input")
         self._say("sampling the stages of the input")
@@ -530,6 +535,11 @@ class _Collection:
             )
         if isinstance(job.steps_per_epoch, Quantity):
             self.run_epoch_steps = job.steps_per_epoch.value
+        if request.source.exhausts:
+            self.notes.append(
+                "the dataset reads from a generator object that was made once: the batches that the "
+                "diagnosis took are gone; give from_generator a function that returns a fresh generator"
+            )
         if request.source.one_shot:
             self.notes.append(
                 "the input is a generator, which can be read only once: the batches that the diagnosis "

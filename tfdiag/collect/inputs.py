@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfdiag.compat import keras, tfdata
+from tfdiag.compat.tfgraph import generator_is_one_shot
 from tfdiag.errors import DatasetError, UsageError
 
 __all__ = ["Input", "check_data", "resolve_input"]
@@ -28,6 +29,8 @@ class Input:
     data: dict[str, Any]
     """The arguments of `fit` that carry data."""
     one_shot: bool = False
+    exhausts: bool = False
+    """A dataset whose generator gives its elements only once, however often the dataset is iterated."""
     cache_folder: str = ""
     notes: list[str] = field(default_factory=list)
     batches_used: int = 0
@@ -117,7 +120,7 @@ def _classified(x: Any, data: dict[str, Any], *, custom: bool) -> Input:
     if tfdata.is_dataset(x):
         if tfdata.cardinality(x) == 0:
             raise DatasetError("the dataset is empty: it yields no batch, so there is no step to measure")
-        return Input("tf.data.Dataset", data)
+        return Input("tf.data.Dataset", data, exhausts=generator_is_one_shot(x))
     if tfdata.is_distributed(x):
         return Input("distributed dataset", data)
     if keras.is_py_dataset(x):

@@ -31,7 +31,7 @@ def describe_pipeline(dataset: Any, recorder: Recorder | None, cache_folder: str
     functions = tfdata.written_functions(dataset) if known else []
     described = Pipeline(
         stages=stages[0] if stages is not None else (),
-        stages_before=recorder.stages_before if recorder is not None else (),
+        stages_before=recorder.stages_before[0] if recorder is not None and recorder.stages_before else (),
         output=stages[1] if stages is not None else None,
         written=tuple(tfdata.written_chain(dataset)) if known else (),
         python_functions=tuple(name for name, python in functions if python),

@@ -82,9 +82,10 @@ class Recorder:
         self.hung_in_input = False
         self.failed_call: int | None = None
         self.stages: tuple[tuple[Stage, ...], int] | None = None
-        self.stages_before: tuple[Stage, ...] = ()
+        self.stages_before: tuple[tuple[Stage, ...], int] | None = None
         """An earlier reading of the same iterator."""
         self._stages_of: Any = None
+        self._first_reading: tuple[tuple[Stage, ...], int] | None = None
         self.looks_s = 0.0
         self.empty_epochs = 0
         self._epoch_calls = 0
@@ -377,11 +378,10 @@ class Recorder:
     def read_stuck(self) -> None:
         """Read the stages of the iterator that a call is stuck in."""
         if self.hot.latest is not None and is_iterator(self.hot.latest):
-            self._read_stages(self.hot.latest)
+            self._read_stages(self.hot.latest, hung=True)
         if self.stages is None:
             return
-        stages, output = self.stages
-        given = next(stage.elements for stage in stages if stage.id == output)
+        given = _given(self.stages)
         calls = self.dropped + len(self.calls)
         # A batch more than the calls that came back was given to the one that did not: it is in the step.
         self.hung_in_input = given in (
@@ -389,14 +389,18 @@ class Recorder:
             (calls - self._epoch_calls) * self.steps_per_call,
         )
 
-    def _read_stages(self, iterator: Any) -> None:
+    def _read_stages(self, iterator: Any, *, hung: bool = False) -> None:
         found = self._reader.stages(iterator)
         if found is None:
             return
         # A weak reference would not do: iterators of both Kerases can't have one.
         if self._stages_of != id(iterator):
-            self._stages_of, self.stages_before = id(iterator), found[0]
-        self.stages = found
+            self._stages_of, self._first_reading = id(iterator), found
+        # An epoch that has just begun says less than the one before it.
+        seen = _given(found) - _given(self._first_reading)
+        known = _given(self.stages) - _given(self.stages_before)
+        if hung or self.stages is None or 2 * seen >= known:
+            self.stages, self.stages_before = found, self._first_reading
 
     def _block(self, *, close: bool = False) -> list[CallbackTime]:
         calls = self.dropped + len(self.calls) - self._block_start
@@ -427,3 +431,11 @@ class Recorder:
         self.held = [call for call in self.held if call >= self.dropped]
         self.callbacks = [row for row in self.callbacks if row.first_call >= self.dropped]
         self.events = [event for event in self.events if event.call >= self.dropped]
+
+
+def _given(reading: tuple[tuple[Stage, ...], int] | None) -> int:
+    """Give the batches that a pipeline has given by a reading."""
+    if reading is None:
+        return 0
+    stages, output = reading
+    return next((stage.elements for stage in stages if stage.id == output), 0)
