@@ -321,6 +321,12 @@ def steps_per_execution(model: Any) -> int:
         return 1
 
 
+def has_default_strategy(model: Any) -> bool:
+    """Say whether the model is trained without a `tf.distribute` strategy of the caller's."""
+    strategy = getattr(model, "distribute_strategy", None)
+    return strategy is None or type(strategy).__name__.startswith("_Default")
+
+
 def make_train_function(model: Any) -> Any:
     """Give the train function that `fit` would call, building it where there is none."""
     built = model.make_train_function()
