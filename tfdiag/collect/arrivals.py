@@ -21,7 +21,7 @@ class Arrivals(Protocol):
 
 
 def arrivals_of(calls: Sequence[tuple[float, float]], stamps: Floats) -> list[float]:
-    """Give for each call how long after its start its batch arrived; `nan` without exactly one stamp in it."""
+    """Give how long after each call's start its batch arrived; `nan` without exactly one stamp in it."""
     if not calls:
         return []
     if not len(stamps):

@@ -35,6 +35,7 @@ __all__ = [
     "epoch_length",
     "flavour",
     "global_state",
+    "has_default_strategy",
     "is_keras_object",
     "is_py_dataset",
     "null_step",
