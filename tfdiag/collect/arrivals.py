@@ -16,6 +16,9 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 class Arrivals(Protocol):
     """Something that knows when batches arrived, on the clock of the calls."""
 
+    cost_s: float
+    """What a stamp adds to a step."""
+
     def read(self) -> Floats:
         """Give when batches arrived since the last reading, newest last."""
 

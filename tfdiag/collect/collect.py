@@ -277,6 +277,7 @@ class _Collection:
         staged = stamps.stage(x)
         if staged is None:
             return arguments
+        stamps.measure_cost()
         self.stamps = recorder.stamps = stamps
         return {**arguments, "x": staged}
 

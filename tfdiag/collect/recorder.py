@@ -338,9 +338,10 @@ class Recorder:
         end = self.clock()
         wrapper = max(0.0, (end - middle) - (middle - begin)) / _PROBES
         calls = max(1, self.dropped + len(self.calls))
+        stamp, also = (0.0, "") if self.stamps is None else (self.stamps.cost_s, ", and the stamps")
         return Quantity(
-            (wrapper + self.looks_s / calls) / self.steps_per_call, "s",
-            source="the wrapper timed on an empty function, and the looks",
+            (wrapper + self.looks_s / calls + stamp) / self.steps_per_call, "s",
+            source="the wrapper timed on an empty function, and the looks" + also,
         )  # fmt: skip
 
     # --- inside -------------------------------------------------------------------------------------

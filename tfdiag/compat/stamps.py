@@ -27,6 +27,8 @@ __all__ = ["Stamps", "can_be_stamped"]
 _SIZE = 4096
 """Stamps kept; they are read every few hundred calls at the latest."""
 _OFFSET_TRIES = 5
+_COST_TURNS = 4
+_COST_CALLS = 30
 _CLOCK_STEP_S = 0.5e-3
 """A system clock that moved by more than this between two readings was set, and what it stamped is no use."""
 
@@ -54,6 +56,8 @@ class Stamps:
         with tf.device("CPU:0"):
             self._ring = tf.Variable(tf.zeros([_SIZE], tf.float64), trainable=False)
             self._taken = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.cost_s = 0.0
+        """What the stage adds to a batch, once it was measured."""
         self._read = 0
         self._offset = self._offset_now()
 
@@ -98,6 +102,29 @@ class Stamps:
         if abs(self._offset - before) > _CLOCK_STEP_S:
             return times[:0]
         return times + self._offset
+
+    def measure_cost(self) -> None:
+        """Time batches that cost nothing with the stage and without, taken in a function, as steps do."""
+        tf = tensorflow()
+        plain = tf.data.Dataset.from_tensors(0).repeat()
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        plain = plain.with_options(options)
+        staged = self.stage(plain)
+        if staged is None:
+            return
+        take = tf.function(lambda iterator: iterator.get_next(), autograph=False)
+        iterators = [iter(plain), iter(staged)]
+        times: list[list[float]] = [[], []]
+        for turn in range(2 * _COST_TURNS):
+            iterator, taken = iterators[turn % 2], times[turn % 2]
+            take(iterator)
+            for _ in range(_COST_CALLS):
+                begin = self._clock()
+                take(iterator)
+                taken.append(self._clock() - begin)
+        without, with_stage = (float(np.median(series)) for series in times)
+        self.cost_s = max(0.0, with_stage - without)
 
     def _offset_now(self) -> float:
         """Give what must be added to the system's time to have the clock's."""

@@ -534,6 +534,7 @@ class FakeStamps:
 
     def __init__(self) -> None:
         self.at: list[float] = []
+        self.cost_s = 0.0
 
     def read(self) -> Any:
         """Answer as `Stamps` does."""
@@ -620,6 +621,17 @@ def test_an_epochs_end_moves_no_arrival(stamped: Any, clock: FakeClock) -> None:
         clock.advance(0.1)
     expected = [0.1 * (epoch + 1) + 0.01 * k for epoch in range(3) for k in range(7)]
     assert recorder.live().arrival_s == pytest.approx(expected)
+
+
+def test_what_stamps_cost_is_overhead(stamped: Any) -> None:
+    """A stage of ours in the input is part of what the instrument adds to a step."""
+    recorder, stamps, call = stamped()
+    call(0.1)
+    before = recorder.overhead()
+    stamps.cost_s = 0.25
+    after = recorder.overhead()
+    assert after.value == pytest.approx(before.value + 0.25)
+    assert "stamps" in after.source
 
 
 def test_without_stamps_there_are_no_arrivals(clock: FakeClock) -> None:

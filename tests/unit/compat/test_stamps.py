@@ -113,6 +113,17 @@ def test_only_serial_pipelines_can_be_stamped() -> None:
     assert not can_be_stamped(jobs.no_autotune(jobs.batches(2)).with_options(slack))
 
 
+def test_what_a_stamp_costs_is_measured() -> None:
+    """It is next to nothing, but it is a number, and measuring it is told from batches of the job."""
+    stamps = Stamps(time.perf_counter)
+    iterator = iter(stamped(jobs.no_autotune(jobs.batches(4)), stamps))
+    stamps.measure_cost()
+    assert 0 <= stamps.cost_s < 0.01
+    stamps.read()
+    next(iterator)
+    assert len(stamps.read()) == 1
+
+
 def test_stamps_die_with_their_dataset() -> None:
     """Nothing of TensorFlow's keeps the ring alive."""
     stamps = Stamps(time.perf_counter)
