@@ -84,6 +84,12 @@ class Synthetic:
     seed: int = 0
     steps_per_call: int = 1
     waits: bool = True
+    way: float | None = None
+    """What lies between a call's start and the stamp of a batch that is there, where batches are stamped."""
+    replay_way: float | None = None
+    """The same in the replay, where it is another."""
+    stamped: float = 1.0
+    """The part of the live calls whose stamp is known."""
     epoch_known: bool = True
     replay: bool = True
     replay_call: float | None = None
@@ -174,7 +180,7 @@ class Synthetic:
     def _live(self) -> Live:  # one line after the other, as the loop itself runs
         draw = np.random.default_rng(self.seed)
         clock, call = 100.0, 0
-        start, duration, wait = [], [], []
+        start, duration, wait, waits = [], [], [], []
         events, validations = [BoundaryEvent("train_begin", clock, 0)], []
         rows: dict[tuple[str, str, int], list[float]] = {}
 
@@ -198,6 +204,7 @@ class Synthetic:
                 start.append(clock)
                 duration.append(took)
                 wait.append(waited if self.waits else math.nan)
+                waits.append(waited)
                 clock += took
                 call += 1
                 for name, seconds in self.callbacks.items():
@@ -227,8 +234,15 @@ class Synthetic:
             ),
             "events": tuple(events),
             "validations": tuple(validations),
+            "arrival_s": self._arrivals(waits),
         }
         return Live(**{**known, **self.live})
+
+    def _arrivals(self, waits: list[float]) -> tuple[float, ...]:
+        if self.way is None:
+            return ()
+        known = round(self.stamped * len(waits))
+        return tuple(self.way + waited if call < known else math.nan for call, waited in enumerate(waits))
 
     def _validation(self, clock: float, before: list[ValidationRun]) -> ValidationRun | None:
         cut = self.validation_cut
@@ -255,7 +269,12 @@ class Synthetic:
             paced_call_s=() if self.paced is None else (self.paced,) * 40,
             graph_call_s=() if self.graph is None else (self.graph,) * 40,
             steps_per_call=self.steps_per_call,
+            arrival_s=self._replayed_arrivals(),
         )
+
+    def _replayed_arrivals(self) -> tuple[float, ...]:
+        way = self.way if self.replay_way is None else self.replay_way
+        return () if way is None else (way,) * 40
 
     def _alone(self) -> InputAlone | Missing:
         if self.input_alone is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -166,6 +167,56 @@ def test_class_weight() -> None:
 
     is_sound(report, batch_size=jobs.BATCH)
     assert weights == {0: 1.0, 1: 3.0}
+
+
+def test_stamped_waits_are_the_known_ones() -> None:
+    """With autotune off and nothing overlapping, the wait is measured, and it is the time of the sleep."""
+    slept: list[tuple[float, float]] = []
+
+    def late(x: np.ndarray) -> np.ndarray:
+        begin = time.perf_counter()
+        time.sleep(jobs.SLEEP_S)
+        slept.append((begin, time.perf_counter()))
+        return x
+
+    def delayed(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        given = tf.numpy_function(late, [x], x.dtype)
+        given.set_shape(x.shape)
+        return given, y
+
+    model = jobs.tiny_model()
+    dataset = jobs.no_autotune(jobs.batches(None).map(delayed))
+
+    with leaves_no_trace(model, dataset=dataset):
+        report = diagnose(model, dataset)
+
+    is_sound(report, batch_size=jobs.BATCH)
+    wait, live = report.step.segments["input_wait"], report.measurements.live
+    assert isinstance(wait, Quantity)
+    assert wait.origin == "measured"
+    assert "arrived" in wait.source
+    inside = [end - begin for begin, end in slept if live.start_s[20] < begin and end < live.start_s[-1]]
+    assert len(inside) > 20
+    assert wait.value == pytest.approx(np.mean(inside), abs=0.1 * report.step.mean_s)
+    assert not any("stamp" in stage for stage in report.measurements.pipeline.written)
+    assert live.traced == (0,)
+    assert "its autotuning is off" not in str(report).split("wait for input", maxsplit=1)[-1][:80]
+
+
+@pytest.mark.parametrize("why", ["class weights", "autotune on", "several steps an execution"])
+def test_what_the_stamps_would_not_tell_is_not_stamped(why: str) -> None:
+    """A stage of ours is added only where it runs at the moment at which the step gets its batch."""
+    loss = "binary_crossentropy" if why == "class weights" else "mse"
+    model = jobs.tiny_model(loss=loss, steps_per_execution=2 if why.startswith("several") else 1)
+    dataset = jobs.batches(None).map(lambda x, y: (x, tf.cast(y > 0, tf.int32)))
+    if why != "autotune on":
+        dataset = jobs.no_autotune(dataset)
+    kwargs = {"class_weight": {0: 1.0, 1: 2.0}} if why == "class weights" else {}
+
+    report = diagnose(model, dataset, fit_kwargs={"steps_per_epoch": 30, **kwargs})
+
+    assert report.measurements.live.arrival_s == ()
+    assert report.measurements.replay.arrival_s == ()
 
 
 def test_waits_add_up_to_the_sleep(model: Any) -> None:

@@ -34,6 +34,8 @@ class ReplayFacts:
     empty: Estimate | Missing
     graph: Estimate | Missing
     cpu_per_call_s: float
+    arrival: Estimate | Missing
+    """From the call's start to its batch when there is nothing to wait for: the median and the quartiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,15 @@ def replay_facts(replay: Replay | Missing) -> ReplayFacts | Missing:
         empty=empty,
         graph=graph,
         cpu_per_call_s=replay.cpu_s / len(replay.call_s),
+        arrival=_arrival(replay.arrival_s),
     )
+
+
+def _arrival(series: tuple[float, ...]) -> Estimate | Missing:
+    if len(series) < 3:
+        return Missing("no batch was stamped in the replay")
+    low, middle, high = (float(each) for each in np.quantile(series, [0.25, 0.5, 0.75]))
+    return Estimate(middle, low, high, len(series))
 
 
 def _undisturbed(series: np.ndarray[Any, np.dtype[np.float64]]) -> Estimate:
@@ -193,6 +203,9 @@ def _inside_the_call(
     if isinstance(steady.wait, Estimate):
         wait = _seen_wait(steady.wait, inside)
         step = inside - wait.value
+    elif isinstance(steady.arrival, Estimate) and isinstance(replay.arrival, Estimate):
+        wait = _stamped_wait(steady.arrival, replay.arrival, inside)
+        step = inside - wait.value
     else:
         estimate = max(0.0, inside - replay.paced.value)
         if not isinstance(alone, Missing):
@@ -222,6 +235,16 @@ def _seen_wait(wait: Estimate, inside: float) -> Quantity:
     """Give the wait for input; two clocks tell it, so it may come out outside of the call by a hair."""
     low, value, high = (min(max(0.0, end), inside) for end in (wait.low, wait.value, wait.high))
     return Quantity(value, "s", low, high, source="the runtime's gaps between batches", count=wait.count)
+
+
+def _stamped_wait(live: Estimate, replay: Estimate, inside: float) -> Quantity:
+    """Give the wait for input by when batches arrived: what it took longer than with nothing to wait for."""
+    ends = (live.low - replay.high, live.value - replay.value, live.high - replay.low)
+    low, value, high = (min(max(0.0, end), inside) for end in ends)
+    return Quantity(
+        value, "s", low, high,
+        source="when each batch arrived in the call, less the same in the replay", count=live.count,
+    )  # fmt: skip
 
 
 def _launch_and_compute(replay: ReplayFacts, explained: float) -> tuple[Maybe, Maybe]:

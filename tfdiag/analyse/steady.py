@@ -60,6 +60,8 @@ class Steady:
     median: Estimate
     duration: Estimate
     wait: Estimate | Missing
+    arrival: Estimate | Missing
+    """From the call's start to the arrival of its batch, where batches were stamped."""
     between: Estimate
     compile_s: float
     traces: int
@@ -97,12 +99,12 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
         return Missing(f"only {len(steady)} steady calls were seen" + (f" ({live.cut})" if live.cut else ""))
 
     in_call = duration[steady]
-    known = ~np.isnan(wait[steady])
-    waits: Estimate | Missing
-    if np.count_nonzero(known) >= max(2, 0.5 * len(steady)):
-        waits = stats.mean(wait[steady][known])
-    else:
-        waits = Missing(live.wait_missing or "the waits of too few calls are known")
+    waits = _mean_of_known(wait[steady], live.wait_missing or "the waits of too few calls are known")
+    arrivals: Estimate | Missing = Missing("no batch was stamped")
+    if live.arrival_s:
+        arrivals = _mean_of_known(
+            np.asarray(live.arrival_s, dtype=np.float64)[steady], "the batches of too few calls were stamped"
+        )
     hot = traced[steady]
     typical = float(np.median(in_call if np.all(hot) else in_call[~hot]))
     compile_s = float(np.sum(np.maximum(0.0, in_call[hot] - typical))) / len(steady)
@@ -117,6 +119,7 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
         median=stats.median(period[steady]),
         duration=stats.mean(in_call),
         wait=waits,
+        arrival=arrivals,
         between=stats.mean(between),
         compile_s=compile_s,
         traces=retraces,
@@ -141,6 +144,12 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
             else Missing("the step was not traced while it was watched")
         ),
     )
+
+
+def _mean_of_known(series: Floats, otherwise: str) -> Estimate | Missing:
+    """Give the mean of what is known, where that is half of it."""
+    known = series[~np.isnan(series)]
+    return stats.mean(known) if len(known) >= max(2, 0.5 * len(series)) else Missing(otherwise)
 
 
 def _candidates(

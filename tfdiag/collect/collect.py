@@ -33,6 +33,7 @@ from tfdiag.collect.snapshot import Snapshot
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import host, keras, tensorflow, tfdata
 from tfdiag.compat.profiler import Tracer
+from tfdiag.compat.stamps import Stamps, can_be_stamped
 from tfdiag.errors import DatasetError, JobError, TfdiagError
 from tfdiag.model.measurements import (
     Environment,
@@ -110,6 +111,7 @@ class _Collection:
         self.live_hard_end = math.inf
         self.next_statistics = -math.inf
         self.element_spec: Any = None
+        self.stamps: Stamps | None = None
         self.folder = folder
         self.tracer = Tracer(folder)
         self.samples: Callable[[], tuple[HostSample, ...]] = tuple
@@ -259,10 +261,34 @@ class _Collection:
             kwargs["validation_data"] = request.source.copied(kwargs["validation_data"])
             kwargs["validation_freq"] = 1
         try:
-            request.model.fit(**request.source.fresh(), **kwargs)
+            request.model.fit(**self._stamped(request.source.fresh()), **kwargs)
         finally:
             callback.close()
             callback.take_down()
+
+    def _stamped(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Stamp the batches of our copy of the dataset where the runtime keeps no model that tells the waits.
+
+        The stamp has to be the last thing before the step: Keras prefetches behind class weights, and a
+        strategy behind everything.
+        """
+        request, recorder = self.request, self.recorder
+        assert recorder is not None
+        x = arguments.get("x")
+        if (
+            recorder.steps_per_call != 1
+            or request.fit_kwargs.get("class_weight") is not None
+            or not keras.has_default_strategy(request.model)
+            or not can_be_stamped(x)
+        ):
+            return arguments
+        stamps = Stamps(request.clock)
+        staged = stamps.stage(x)
+        if staged is None:
+            return arguments
+        stamps.measure_cost()
+        self.stamps = recorder.stamps = stamps
+        return {**arguments, "x": staged}
 
     def _epochs(self, kwargs: Mapping[str, Any]) -> int:
         """Give enough epochs; an input that can be read once has those that the caller asked for."""
@@ -421,14 +447,17 @@ class _Collection:
                         should_stop=stop,
                     )
                 dataset = replay.resident(request.model, batch, self.element_spec)
+                stamps = self.stamps
+                staged = None if stamps is None else stamps.stage(dataset)
                 return replay.measure_replay(
                     request.model,
-                    dataset,
+                    dataset if staged is None else staged,
                     pace=pace,
                     tracer=self.tracer,
                     until=until,
                     clock=request.clock,
                     should_stop=stop,
+                    stamps=None if staged is None else stamps,
                 )
 
             result: Replay | Missing = self._guarded(worker, work, "replaying a batch")
@@ -473,7 +502,10 @@ class _Collection:
         start, duration = np.array(live.start_s), np.array(live.duration_s)
         if len(start) < 3:
             return replay.Pace(0.0, False)
-        waits = np.nan_to_num(np.array(live.wait_s))[:-1]
+        # An arrival is little later than the wait: the way to the batch is in it.
+        arrivals = np.array(live.arrival_s or live.wait_s)
+        waits = np.where(np.isnan(live.wait_s), arrivals, live.wait_s)
+        waits = np.nan_to_num(waits)[:-1]
         pause = float(np.median(np.diff(start) - duration[:-1] + waits))
         inside = [s for s in self.samples() if start[0] <= s.at_s <= start[-1]]
         busy = False

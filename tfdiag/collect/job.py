@@ -25,8 +25,6 @@ def describe(
     """Describe a Keras job before it runs."""
     flavour = keras.flavour(model)
     strategy = getattr(model, "distribute_strategy", None)
-    strategy_name = type(strategy).__name__ if strategy is not None else ""
-    default = strategy_name.startswith("_Default")
     return Job(
         loop="tf_keras" if flavour == "tf_keras" else "keras",
         model=f"{getattr(model, 'name', '')} ({type(model).__name__})",
@@ -38,7 +36,7 @@ def describe(
         run_eagerly=bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly(),
         jit_compile=getattr(model, "jit_compile", None) in (True, "True"),
         dtype_policy=str(getattr(getattr(model, "dtype_policy", None), "name", "")),
-        strategy="" if default else strategy_name,
+        strategy="" if keras.has_default_strategy(model) else type(strategy).__name__,
         replicas=int(getattr(strategy, "num_replicas_in_sync", 1) or 1),
         validation_freq=_frequency(fit_kwargs.get("validation_freq", 1)),
         callbacks=callbacks,

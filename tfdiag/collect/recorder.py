@@ -2,7 +2,8 @@
 
 For each call of the train function it appends one pair of clock readings; all else happens in `look`,
 every few dozen calls: the runtime's gaps between batches are joined with the calls (the wait of a call is
-its period less the gap), callback times are moved into a block, and somebody may decide that it is enough.
+its period less the gap), and so are stamps of arriving batches where there are some, callback times are
+moved into a block, and somebody may decide that it is enough.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tfdiag.collect.arrivals import Arrivals, arrivals_of
 from tfdiag.compat.tensorflow import end_of_data
 from tfdiag.compat.tfdata import GAPS_KEPT, ModelReader, is_iterator
 from tfdiag.model.measurements import BoundaryEvent, CallbackTime, Live, ValidationRun
@@ -66,11 +68,13 @@ class Recorder:
         *,
         steps_per_call: int = 1,
         on_look: Callable[[Recorder], None] | None = None,
+        stamps: Arrivals | None = None,
     ) -> None:
         self.clock = clock
         self.steps_per_call = steps_per_call
         self.calls: list[tuple[float, float]] = []
         self.waits: list[float] = []
+        self.arrivals: list[float] = []
         self.traced: list[int] = []
         self.held: list[int] = []
         self.events: list[BoundaryEvent] = []
@@ -94,6 +98,8 @@ class Recorder:
         """Unwind at the end of the next call, whatever it costs."""
         self._reader = ModelReader()
         self._on_look = on_look
+        self.stamps = stamps
+        """What tells when batches arrived, where something does."""
         self._open: dict[tuple[str, str], list[float]] = {}
         self._block_start = 0
         self.hot = _Hot(min(_LOOKS[0], self._longest()))
@@ -203,6 +209,7 @@ class Recorder:
         if self.calls:
             self.held.append(self.dropped + len(self.calls) - 1)
         self._read_gaps(iterator)
+        self._read_stamps()
         self._close_block()
         self._drop_old()
         following = [at for at in _LOOKS if at > len(self.calls) and self.dropped == 0]
@@ -309,6 +316,9 @@ class Recorder:
             first_call_index=self.dropped,
             cut=self.cut,
             nan_loss=self.nan_loss,
+            arrival_s=()
+            if self.stamps is None
+            else (*self.arrivals, *[math.nan] * (len(starts) - len(self.arrivals))),
         )
 
     def stages_missing(self) -> str:
@@ -333,9 +343,10 @@ class Recorder:
         end = self.clock()
         wrapper = max(0.0, (end - middle) - (middle - begin)) / _PROBES
         calls = max(1, self.dropped + len(self.calls))
+        stamp, also = (0.0, "") if self.stamps is None else (self.stamps.cost_s, ", and the stamps")
         return Quantity(
-            (wrapper + self.looks_s / calls) / self.steps_per_call, "s",
-            source="the wrapper timed on an empty function, and the looks",
+            (wrapper + self.looks_s / calls + stamp) / self.steps_per_call, "s",
+            source="the wrapper timed on an empty function, and the looks" + also,
         )  # fmt: skip
 
     # --- inside -------------------------------------------------------------------------------------
@@ -402,6 +413,10 @@ class Recorder:
         if hung or self.stages is None or 2 * seen >= known:
             self.stages, self.stages_before = found, self._first_reading
 
+    def _read_stamps(self) -> None:
+        if self.stamps is not None:
+            self.arrivals += arrivals_of(self.calls[len(self.arrivals) :], self.stamps.read())
+
     def _block(self, *, close: bool = False) -> list[CallbackTime]:
         calls = self.dropped + len(self.calls) - self._block_start
         rows = []
@@ -426,6 +441,7 @@ class Recorder:
             return
         del self.calls[:_KEEP]
         del self.waits[:_KEEP]
+        del self.arrivals[:_KEEP]
         self.dropped += _KEEP
         self.traced = [call for call in self.traced if call >= self.dropped]
         self.held = [call for call in self.held if call >= self.dropped]

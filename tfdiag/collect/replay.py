@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tfdiag import stats
+from tfdiag.collect.arrivals import Arrivals, arrivals_of
 from tfdiag.compat import keras, tensorflow
 from tfdiag.compat.profiler import Tracer
 from tfdiag.model.measurements import Replay, Traced
@@ -98,13 +101,17 @@ def measure_replay(
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
+    stamps: Arrivals | None = None,
 ) -> Replay:
-    """Time the model's own train function on one batch, and what dispatching it costs."""
+    """Time the model's own train function on one batch, and what dispatching it costs.
+
+    `stamps` tells when batches of the dataset arrived, where something does.
+    """
     eager = bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly()
     window = until - clock()
     step = keras.make_train_function(model)
     timed, paced = _in_stretches(
-        step, dataset, pace, window * (0.15 if eager else 0.25), window * 0.4, clock, should_stop
+        step, dataset, pace, window * (0.15 if eager else 0.25), window * 0.4, clock, should_stop, stamps
     )
     traced: Traced | Missing = Missing("an eager step has no ops of a graph")
     if not eager and not should_stop():
@@ -123,12 +130,13 @@ def measure_replay(
         cpu_s=timed.cpu_s,
         first_call_s=timed.first_s,
         empty_call_s=tuple(empty),
-        paced_call_s=tuple(paced),
+        paced_call_s=tuple(paced.call_s),
         pace_s=pace.pause_s,
         graph_call_s=tuple(graph),
         graph_missing=graph_missing,
         steps_per_call=keras.steps_per_execution(model),
         traced=traced,
+        arrival_s=tuple(paced.arrival_s or timed.arrival_s),
     )
 
 
@@ -193,7 +201,7 @@ def measure_replay_of_step(
         timed.cpu_s,
         timed.first_s,
         tuple(empty),
-        paced_call_s=tuple(paced),
+        paced_call_s=tuple(paced.call_s),
         pace_s=pace.pause_s,
         traced=traced,
     )
@@ -207,6 +215,15 @@ class _Timed:
     call_s: list[float]
     cpu_s: float
     logs: Any
+    arrival_s: list[float]
+
+
+@dataclass(slots=True)
+class _Paced:
+    """Calls with the job's pauses between them."""
+
+    call_s: list[float] = field(default_factory=list)
+    arrival_s: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,18 +244,22 @@ def _in_stretches(
     paced_s: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
-) -> tuple[_Timed, list[float]]:
+    stamps: Arrivals | None = None,
+) -> tuple[_Timed, _Paced]:
     """Time calls as fast as they go and calls at the job's pace, by turns."""
-    paced: list[float] = []
+    paced = _Paced()
     whole: _Timed | None = None
     for _ in range(_STRETCHES):
-        part = _time_calls(step, dataset, clock() + fast_s / _STRETCHES, clock, should_stop)
+        part = _time_calls(step, dataset, clock() + fast_s / _STRETCHES, clock, should_stop, stamps)
         if whole is None:
             whole = part
         else:
             whole.call_s += part.call_s
             whole.cpu_s += part.cpu_s
-        paced += _paced(step, dataset, pace, clock() + paced_s / _STRETCHES, clock, should_stop)
+            whole.arrival_s += part.arrival_s
+        slow = _paced(step, dataset, pace, clock() + paced_s / _STRETCHES, clock, should_stop, stamps)
+        paced.call_s += slow.call_s
+        paced.arrival_s += slow.arrival_s
         if should_stop():
             break
     assert whole is not None
@@ -251,6 +272,7 @@ def _time_calls(
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
+    stamps: Arrivals | None = None,
 ) -> _Timed:
     iterator = iter(dataset)
     begin = clock()
@@ -260,7 +282,7 @@ def _time_calls(
     times: list[float] = []
     processor = time.process_time()
     next_check = _LEAST
-    last = clock()
+    begin = last = clock()
     while not should_stop() and len(times) < _MAX_CALLS:
         logs = step(iterator)
         now = clock()
@@ -273,7 +295,9 @@ def _time_calls(
             if sum(times) > 0.25 and _settled(times):
                 break
     _wait_for(logs)
-    return _Timed(first_s, times, time.process_time() - processor, logs)
+    cpu_s = time.process_time() - processor
+    ends = [begin, *(begin + np.cumsum(times))]
+    return _Timed(first_s, times, cpu_s, logs, _arrived(list(itertools.pairwise(ends)), stamps))
 
 
 def _paced(
@@ -283,27 +307,35 @@ def _paced(
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
-) -> list[float]:
+    stamps: Arrivals | None = None,
+) -> _Paced:
     """Time calls with the job's own pauses between them.
 
     A step that follows the last one at once runs on warm caches and waking threads; after some
     milliseconds of something else it does not, and takes longer for the same work.
     """
-    times: list[float] = []
     if pace.pause_s < _PACE_LEAST_S:
-        return times
+        return _Paced()
+    calls: list[tuple[float, float]] = []
     iterator = iter(dataset)
     step(iterator)
-    while len(times) < _PACED_CALLS and not should_stop():
+    while len(calls) < _PACED_CALLS and not should_stop():
         _pause(pace, clock)
         begin = clock()
         logs = step(iterator)
         now = clock()
-        times.append(now - begin)
-        if now >= until and len(times) >= 3:
+        calls.append((begin, now))
+        if now >= until and len(calls) >= 3:
             break
         _wait_for(logs)
-    return times
+    return _Paced([end - begin for begin, end in calls], _arrived(calls, stamps))
+
+
+def _arrived(calls: list[tuple[float, float]], stamps: Arrivals | None) -> list[float]:
+    """Give how long after their starts the batches of calls arrived, as far as that is known."""
+    if stamps is None:
+        return []
+    return [after for after in arrivals_of(calls, stamps.read()) if not math.isnan(after)]
 
 
 def _pause(pace: Pace, clock: Callable[[], float]) -> None:

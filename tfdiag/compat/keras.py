@@ -35,6 +35,7 @@ __all__ = [
     "epoch_length",
     "flavour",
     "global_state",
+    "has_default_strategy",
     "is_keras_object",
     "is_py_dataset",
     "null_step",
@@ -325,6 +326,12 @@ def steps_per_execution(model: Any) -> int:
         return max(1, int(value.numpy() if hasattr(value, "numpy") else value))
     except (TypeError, ValueError):
         return 1
+
+
+def has_default_strategy(model: Any) -> bool:
+    """Say whether the model is trained without a `tf.distribute` strategy of the caller's."""
+    strategy = getattr(model, "distribute_strategy", None)
+    return strategy is None or type(strategy).__name__.startswith("_Default")
 
 
 def make_train_function(model: Any) -> Any:

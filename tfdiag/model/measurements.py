@@ -165,6 +165,9 @@ class Live:
     cut: str = ""
     """Why the run ended before it had enough steps, empty where it had."""
     nan_loss: bool = False
+    arrival_s: tuple[float, ...] = ()
+    """How long after a call's start its batch arrived, `nan` where that is not known; empty where nothing
+    was stamped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,9 @@ class Replay:
     graph_missing: str = ""
     steps_per_call: int = 1
     traced: Traced | Missing = Missing("no call was traced")
+    arrival_s: tuple[float, ...] = ()
+    """How long after a call's start its batch arrived when there was nothing to wait for, at the pace of
+    the job; empty where nothing was stamped."""
 
 
 @dataclass(frozen=True, slots=True)

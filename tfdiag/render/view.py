@@ -336,13 +336,19 @@ def _gap(names: list[str], reason: str) -> str:
     return f"{', '.join(names)}: {reason}"
 
 
+def _wait_stamped(report: ReportData, live: Live) -> bool:
+    """Say whether stamps told the wait where the runtime's model did not."""
+    wait = None if isinstance(report.step, Missing) else report.step.segments.get("input_wait")
+    return bool(live.arrival_s) and isinstance(wait, Quantity) and wait.origin == "measured"
+
+
 def _gaps(report: ReportData) -> Iterator[tuple[str, str]]:
     for name, value in _candidates(report):
         if isinstance(value, Missing):
             yield name, value.reason
     measurements = report.measurements
     live, replay, pipeline = measurements.live, measurements.replay, measurements.pipeline
-    if isinstance(live, Live) and live.wait_missing:
+    if isinstance(live, Live) and live.wait_missing and not _wait_stamped(report, live):
         yield "wait for input", live.wait_missing
     if isinstance(pipeline, Pipeline) and pipeline.missing:
         yield "stages of the input", pipeline.missing

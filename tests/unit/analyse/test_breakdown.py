@@ -451,3 +451,76 @@ def test_the_quota_counts_where_it_is_less():
     """A container's quota limits the cores, and is no limit above them."""
     cores = [usable_cores(Synthetic(cores=4, quota=quota).measurements()) for quota in (None, 1.5, 9.0)]
     assert cores == [4.0, 1.5, 4.0]
+
+
+STAMPED = {"wait": 5 * MS, "waits": False, "way": 0.2 * MS}
+
+
+def test_stamped_waits_are_measured():
+    """Without the runtime's model the wait is what a batch took longer to arrive than in the replay."""
+    found = step(**STAMPED)
+    wait = found.segments["input_wait"]
+    assert isinstance(wait, Quantity)
+    assert wait.value == pytest.approx(5 * MS)
+    assert wait.origin == "measured"
+    assert wait.source == "when each batch arrived in the call, less the same in the replay"
+    assert seconds(found, "device_compute") == pytest.approx(10 * MS)
+    assert seconds(found, "launch") == pytest.approx(1 * MS)
+
+
+def test_a_slower_replay_moves_no_stamped_wait():
+    """A machine that is slower while it replays changes an estimated wait, but not a stamped one."""
+    slower = {"wait": 5 * MS, "waits": False, "replay_call": 14 * MS}
+    assert seconds(step(**slower), "input_wait") == pytest.approx(2 * MS)
+    assert seconds(step(**slower, way=0.2 * MS), "input_wait") == pytest.approx(5 * MS)
+
+
+def test_the_gaps_of_the_runtime_go_before_stamps():
+    """Where the runtime told the waits they are taken."""
+    wait = step(**{**STAMPED, "waits": True, "replay_way": 3 * MS}).segments["input_wait"]
+    assert isinstance(wait, Quantity)
+    assert wait.value == pytest.approx(5 * MS)
+    assert "gaps" in wait.source
+
+
+def test_the_stamped_wait_carries_the_spread_of_the_replay():
+    """The interval is that of the live arrivals, widened by the quartiles of the replay's."""
+    made = Synthetic(**STAMPED).measurements()
+    assert isinstance(made.replay, Replay)
+    spread = replace(made.replay, arrival_s=(0.1 * MS, 0.2 * MS, 0.3 * MS) * 20)
+    found = analyse(replace(made, replay=spread)).step
+    assert isinstance(found, Step)
+    wait = found.segments["input_wait"]
+    assert isinstance(wait, Quantity)
+    assert (wait.low, wait.value, wait.high) == pytest.approx((4.9 * MS, 5 * MS, 5.1 * MS))
+
+
+def test_a_stamped_wait_is_not_below_zero_in_the_mean():
+    """A way that was longer in the replay makes a wait of zero, single calls are not cut."""
+    wait = step(wait=0.0, waits=False, way=0.2 * MS, replay_way=0.3 * MS).segments["input_wait"]
+    assert isinstance(wait, Quantity)
+    assert (wait.low, wait.value, wait.high) == (0, 0, 0)
+    noisy = step(wait=1 * MS, noise=0.8, waits=False, way=0.2 * MS)
+    assert seconds(noisy, "input_wait") == pytest.approx(
+        seconds(step(wait=1 * MS, noise=0.8), "input_wait"), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("lacking", [{"stamped": 0.4}, {"way": None}, {"way": None, "replay_way": 1 * MS}])
+def test_without_stamps_the_wait_is_estimated(lacking: dict[str, Any]):
+    """Stamps of too few calls, or of the replay alone, leave the call less the replay."""
+    wait = step(**{**STAMPED, **lacking}).segments["input_wait"]
+    assert isinstance(wait, Quantity)
+    assert wait.origin == "estimated"
+    assert wait.source.startswith("the call less the replay")
+
+
+def test_a_replay_without_stamps_leaves_the_estimate():
+    """Live arrivals alone hold the way to the batch too."""
+    made = Synthetic(**STAMPED).measurements()
+    assert isinstance(made.replay, Replay)
+    found = analyse(replace(made, replay=replace(made.replay, arrival_s=()))).step
+    assert isinstance(found, Step)
+    wait = found.segments["input_wait"]
+    assert isinstance(wait, Quantity)
+    assert wait.origin == "estimated"

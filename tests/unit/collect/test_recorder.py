@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -526,3 +527,129 @@ def test_overhead_is_the_wrapper_and_the_looks() -> None:
     assert overhead.value == pytest.approx((0.002 + 0.1) / 2, rel=0.01)
     assert overhead.unit == "s"
     assert len(recorder.calls) == 3
+
+
+class FakeStamps:
+    """What a stage of ours would have stamped."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+        self.cost_s = 0.0
+
+    def read(self) -> Any:
+        """Answer as `Stamps` does."""
+        read, self.at = self.at, []
+        return np.array(read)
+
+
+@pytest.fixture
+def stamped(clock: FakeClock) -> Callable[..., Any]:
+    """Give what makes a recorder with stamps, and a train function whose batch arrives after a while."""
+
+    def make(**kwargs: Any) -> tuple[Recorder, FakeStamps, Callable[..., None]]:
+        stamps = FakeStamps()
+        recorder = Recorder(clock, stamps=stamps, **kwargs)
+
+        def train(waits: tuple[float, ...]) -> None:
+            for wait in waits:
+                clock.advance(wait)
+                stamps.at.append(clock())
+            clock.advance(0.5)
+
+        wrapped = recorder.instrument(train, None)
+
+        def call(*waits: float) -> None:
+            wrapped(waits)
+            clock.advance(0.25)
+
+        return recorder, stamps, call
+
+    return make
+
+
+def test_each_call_has_the_arrival_of_its_own_batch(stamped: Any) -> None:
+    """Over many looks each call keeps when its batch arrived."""
+    recorder, _, call = stamped()
+    for k in range(300):
+        call(0.001 * (k + 1))
+    recorder.look()
+    assert recorder.live().arrival_s == pytest.approx([0.001 * (k + 1) for k in range(300)])
+    assert recorder.live().wait_s == pytest.approx([math.nan] * 300, nan_ok=True)
+
+
+def test_calls_since_the_last_look_have_no_arrival_yet(stamped: Any) -> None:
+    """What was not read is not known, and the series are as long as the calls."""
+    recorder, _, call = stamped()
+    for _ in range(6):  # the first look is after four
+        call(0.1)
+    found = recorder.live().arrival_s
+    assert found == pytest.approx([0.1] * 4 + [math.nan] * 2, nan_ok=True)
+
+
+def test_missing_and_foreign_stamps_move_no_arrival(stamped: Any, clock: FakeClock) -> None:
+    """A call without a stamp, one with two, and stamps between calls leave the others as they are."""
+    recorder, stamps, call = stamped()
+    call(0.1)
+    call()
+    stamps.at.append(clock())  # a batch that somebody took between two calls
+    clock.advance(0.1)
+    call(0.2)
+    call(0.3, 0.1)
+    call(0.4)
+    recorder.look()
+    expected = [0.1, math.nan, 0.2, math.nan, 0.4]
+    assert recorder.live().arrival_s == pytest.approx(expected, nan_ok=True)
+
+
+def test_an_epochs_end_moves_no_arrival(stamped: Any, clock: FakeClock) -> None:
+    """Asking past the end stamps nothing, and the next epoch's calls have their own batches."""
+    recorder, stamps, call = stamped()
+
+    def ends(_: Any) -> None:
+        clock.advance(0.125)
+        raise tf.errors.OutOfRangeError(None, None, "the end")
+
+    for epoch in range(3):
+        recorder.event("epoch_begin")
+        for k in range(7):
+            call(0.1 * (epoch + 1) + 0.01 * k)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            recorder.instrument(ends, None)(None)
+        recorder.look()
+        recorder.event("epoch_end")
+        stamps.at.append(clock())  # a new iterator's first batch, taken to see its shape
+        clock.advance(0.1)
+    expected = [0.1 * (epoch + 1) + 0.01 * k for epoch in range(3) for k in range(7)]
+    assert recorder.live().arrival_s == pytest.approx(expected)
+
+
+def test_what_stamps_cost_is_overhead(stamped: Any) -> None:
+    """A stage of ours in the input is part of what the instrument adds to a step."""
+    recorder, stamps, call = stamped()
+    call(0.1)
+    before = recorder.overhead()
+    stamps.cost_s = 0.25
+    after = recorder.overhead()
+    assert after.value == pytest.approx(before.value + 0.25)
+    assert "stamps" in after.source
+
+
+def test_without_stamps_there_are_no_arrivals(clock: FakeClock) -> None:
+    """The series is empty where nothing stamps."""
+    recorder = Recorder(clock)
+    recorder.instrument(clock.taking(0.1), None)(None)
+    recorder.look()
+    assert recorder.live().arrival_s == ()
+
+
+def test_old_arrivals_are_dropped_with_their_calls(stamped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After many calls the arrivals are still those of the calls that are kept."""
+    monkeypatch.setattr(subject, "_KEEP", 50)
+    recorder, _, call = stamped()
+    for k in range(400):
+        call(0.001 * (k + 1))
+    recorder.look()
+    live = recorder.live()
+    assert live.first_call_index > 0
+    first = live.first_call_index
+    assert live.arrival_s == pytest.approx([0.001 * (k + 1) for k in range(first, 400)])

@@ -20,6 +20,7 @@ from tfdiag.collect.alone import measure_alone
 from tfdiag.collect.replay import Pace, measure_replay, measure_replay_of_step, resident
 from tfdiag.compat.keras import make_train_function
 from tfdiag.compat.profiler import Tracer
+from tfdiag.compat.stamps import Stamps
 from tfdiag.compat.tensorflow import tracing_count
 from tfdiag.model.measurements import Replay, Traced
 from tfdiag.model.quantity import Missing
@@ -325,3 +326,34 @@ def test_the_end_of_a_real_dataset() -> None:
         measure_alone(
             jobs.on_each_batch(jobs.batches(5), act), until=clock() + 10, clock=clock, should_stop=never
         )
+
+
+@pytest.mark.parametrize("pace", [NO_PACE, Pace(0.002, False)], ids=["fast", "paced"])
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_stamped_replay_traces_nothing_anew_and_tells_the_way_to_the_batch(
+    flavour: str, pace: Pace, tmp_path: Path
+) -> None:
+    """With the same stage live and in the replay one trace serves both, and each call has its arrival."""
+    model = FLAVOURS[flavour][1]() if isinstance(FLAVOURS[flavour], tuple) else FLAVOURS[flavour]()
+    dataset = jobs.no_autotune(tf.data.Dataset.from_tensor_slices(jobs.arrays(20)).batch(8))
+    stamps = Stamps(time.perf_counter)
+    model.fit(stamps.stage(dataset), verbose=0)
+    traces = tracing_count(make_train_function(model))
+    assert traces is not None
+    before = traces()
+    kept = stamps.stage(resident(model, next(iter(dataset)), dataset.element_spec))
+    replay = measure_replay(
+        model,
+        kept,
+        pace=pace,
+        tracer=Tracer(tmp_path),
+        until=time.perf_counter() + 0.3,
+        clock=time.perf_counter,
+        should_stop=never,
+        stamps=stamps,
+    )
+    assert traces() == before >= 1
+    calls = replay.paced_call_s or replay.call_s
+    assert bool(replay.paced_call_s) == (pace is not NO_PACE)
+    assert 0.5 * len(calls) <= len(replay.arrival_s) <= len(calls)
+    assert 0 < np.median(replay.arrival_s) < np.median(calls)
