@@ -22,6 +22,7 @@ from tfdiag.compat.tfgraph.build import (
     changed_options,
     dataset_of,
     options_of,
+    packs,
     read_graph,
     structure_of,
 )
@@ -45,6 +46,8 @@ class DatasetGraph:
     """The caller's: its Python functions live as long as it does."""
     _structure: Any = field(repr=False)
     """Types and shapes of the caller's elements, as the graph has them."""
+    _other: bool = False
+    """Elements are others than the caller's, also where types and shapes look the same."""
 
     @classmethod
     def of(cls, dataset: Any, cache_folder: str = "") -> DatasetGraph:
@@ -67,7 +70,7 @@ class DatasetGraph:
     def build(self) -> Any:
         """Make a dataset; its elements have the structure of the original's where that still is theirs."""
         options = changed_options(self._dataset.options(), self.options)
-        same = structure_of(self._wires) == self._structure
+        same = not self._other and structure_of(self._wires) == self._structure
         made = dataset_of(self._wires, self._dataset.element_spec if same else None, options)
         made._tfdiag_source = self._dataset  # which keeps the caller's Python functions alive
         return made
@@ -117,11 +120,14 @@ class DatasetGraph:
 
     def cut(self, node: int) -> DatasetGraph:
         """Let a stage be the output."""
-        return self._with(replace(self._wires, output=self._name(node)))
+        name = self._name(node)
+        made = self._with(replace(self._wires, output=name))
+        return replace(made, _other=name != self._wires.output and packs(made._wires))
 
     def windowed(self, size: int) -> DatasetGraph:
         """Hand out windows, each of so many elements that were made and not copied."""
-        return self._appended("WindowDataset", size=size, shift=size, stride=1, drop_remainder=False)
+        made = self._appended("WindowDataset", size=size, shift=size, stride=1, drop_remainder=False)
+        return replace(made, _other=True)
 
     def forever(self) -> DatasetGraph:
         """Start again at the end, for ever."""

@@ -86,6 +86,12 @@ def structure_of(wires: Wires) -> Any:
         return None
 
 
+def packs(wires: Wires) -> bool:
+    """Say whether elements are packed in variants, whose structure a graph does not tell."""
+    known = structure_of(wires)
+    return known is None or tensorflow().variant.as_datatype_enum in known[0]
+
+
 def _flat_spec(wires: Wires) -> Any:
     tf = tensorflow()
     types, shapes = wires.structure(wires.output)

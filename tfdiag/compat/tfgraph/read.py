@@ -65,7 +65,16 @@ def hidden_inputs(wires: Wires, name: str) -> tuple[list[str], bool]:
         return [], True
     if kind(node) == "DirectedInterleave" and _sampled(wires, name):
         return [source.split(":")[0] for source in arguments(node)["data_input_datasets"]], True
+    if kind(node) in ("Unbatch", "Rebatch") and sources and _normalizes(wires, sources[0]):
+        return wires.datasets(sources[0]), True
     return sources, False
+
+
+def _normalizes(wires: Wires, name: str) -> bool:
+    """Say whether a map only packs elements for the stage above it, by TensorFlow's own doing."""
+    node = wires.nodes[name]
+    function = function_of(wires, node, {}) if kind(node) == "Map" else None
+    return function is not None and function.name == "normalize" and not function.ops
 
 
 def _sampled(wires: Wires, name: str) -> bool:
