@@ -44,6 +44,8 @@ class DatasetGraph:
     _ids: dict[str, int] = field(repr=False)
     _dataset: Any = field(repr=False)
     """The caller's: its Python functions live as long as it does."""
+    _cache_files: dict[str, str] = field(repr=False)
+    """Where the caller's caches are, which the graph's are not."""
     _structure: Any = field(repr=False)
     """Types and shapes of the caller's elements, as the graph has them."""
     _other: bool = False
@@ -55,17 +57,17 @@ class DatasetGraph:
 
         File caches that are not complete go to `cache_folder`, or to memory without one.
         """
-        wires = read_graph(dataset, cache_folder)
+        wires, files = read_graph(dataset, cache_folder)
         try:
             ids = {name: at for at, name in enumerate(stages(wires))}
         except (KeyError, IndexError) as error:
             raise GraphUnavailable(f"its graph has an unknown form ({error})") from error
-        return cls(options_of(dataset.options()), wires, ids, dataset, structure_of(wires))
+        return cls(options_of(dataset.options()), wires, ids, dataset, files, structure_of(wires))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Describe the stages, source first; the last one is the output."""
-        return read_nodes(self._wires, self._ids, callables(self._dataset))
+        return read_nodes(self._wires, self._ids, callables(self._dataset), self._cache_files)
 
     def build(self) -> Any:
         """Make a dataset; its elements have the structure of the original's where that still is theirs."""

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from tfdiag.compat.tensorflow import tensorflow
-from tfdiag.compat.tfgraph.wires import CannotEdit, Wires
+from tfdiag.compat.tfgraph.wires import CannotEdit, Wires, constant
 from tfdiag.model.pipeline import Options
 
 __all__ = [
@@ -31,8 +31,8 @@ class GraphUnavailable(Exception):
     """Raised when a dataset can't be written as a graph; the message says why."""
 
 
-def read_graph(dataset: Any, cache_folder: str) -> Wires:
-    """Write a dataset as a graph that shares no state with it."""
+def read_graph(dataset: Any, cache_folder: str) -> tuple[Wires, dict[str, str]]:
+    """Write a dataset as a graph that shares no state with it; also the caller's own files by cache."""
     tf = tensorflow()
     try:
         serialized = tf.raw_ops.DatasetToGraphV2(
@@ -41,6 +41,7 @@ def read_graph(dataset: Any, cache_folder: str) -> Wires:
             strip_device_assignment=False,
         )
         graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+        files = _cache_files(graph)
         own_state(graph, cache_folder)
         wires = Wires.of(graph)
         if any(node.op == "Const" and _is_variant(node) for node in graph.node):
@@ -54,7 +55,7 @@ def read_graph(dataset: Any, cache_folder: str) -> Wires:
         ):
             raise GraphUnavailable(first_line(error)) from error
         raise
-    return wires
+    return wires, files
 
 
 def _is_variant(node: Any) -> bool:
@@ -162,6 +163,13 @@ def changed_options(options: Any, wanted: Options) -> Any:
     if wanted.threads != now.threads:
         changed.threading.private_threadpool_size = wanted.threads
     return changed
+
+
+def _cache_files(graph: Any) -> dict[str, str]:
+    nodes = {node.name: node for node in graph.node}
+    caches = [node for node in graph.node if node.op in (*_CACHED, "CacheDataset")]
+    named = {node.name: constant(nodes[node.input[1].split(":")[0]]) for node in caches}
+    return {name: value.decode(errors="replace") for name, value in named.items() if value}
 
 
 def own_state(graph: Any, cache_folder: str) -> None:

@@ -28,6 +28,7 @@ _WORDS = {
     "ShuffleAndRepeat": "shuffle_and_repeat",
     "DirectedInterleave": "choose_from_datasets",
     "DataService": "distribute",
+    "CSV": "CsvDataset",
 }
 _SIZED = {
     "batch_size": ("Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"),
@@ -97,12 +98,14 @@ def _reader(wires: Wires, name: str) -> str:
     return next((plain(inner.op) for inner in function.node_def if plain(inner.op) in READERS), "")
 
 
-def read_nodes(wires: Wires, ids: dict[str, int], callables: dict[str, Any]) -> tuple[Node, ...]:
-    """Describe every stage."""
-    return tuple(_read(wires, name, ids, callables) for name in stages(wires))
+def read_nodes(
+    wires: Wires, ids: dict[str, int], callables: dict[str, Any], cache_files: dict[str, str]
+) -> tuple[Node, ...]:
+    """Describe every stage; caches are named by the caller's own files."""
+    return tuple(_read(wires, name, ids, callables, cache_files.get(name, "")) for name in stages(wires))
 
 
-def _read(wires: Wires, name: str, ids: dict[str, int], callables: dict[str, Any]) -> Node:
+def _read(wires: Wires, name: str, ids: dict[str, int], callables: dict[str, Any], cache_file: str) -> Node:
     node = wires.nodes[name]
     what = kind(node)
     reader = _reader(wires, name)
@@ -127,7 +130,7 @@ def _read(wires: Wires, name: str, ids: dict[str, int], callables: dict[str, Any
         drop_remainder=bool(drop),
         files=files,
         compression=_compression(wires, node),
-        cache_file=_text(wires.value(name, "filename")) if what == "Cache" else "",
+        cache_file=cache_file,
         random=_random(wires, name),
         cardinality=cardinality(replace(wires, output=name)),
         element_bytes=_element_bytes(node),
