@@ -5,6 +5,7 @@ Private names and where they were seen, with what happens when they are gone:
 - `dataset._variant_tensor`, `dataset_ops._VariantDataset`, `op_def_registry.get`, and the names of
   operations and their arguments in a graph (2.16 to 2.21): there is no graph, or an edit can't be done,
   and the reason is told.
+- `Options._set_mutable` (2.16 to 2.21): options can't be changed.
 - `dataset._inputs()`, `_map_func._func`, `_map_func._function.name`, the closure of `from_generator` with
   its `_generator` (2.16 to 2.21): functions have the names that the graph gives them, and no lines.
 - `__inference_Dataset_map_<name>_<number>` (2.16 to 2.21): a function has its whole name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 from typing import Any
@@ -150,8 +151,15 @@ def options_of(options: Any) -> Options:
 
 def changed_options(options: Any, wanted: Options) -> Any:
     """Give a dataset's options with those changed that are wanted otherwise."""
-    changed = tensorflow().data.Options().merge(options)
     now = options_of(options)
+    if wanted == now:
+        return options
+    # Merging options would do, but warns the caller of each one that changes.
+    changed = copy.deepcopy(options)
+    try:
+        changed._set_mutable(True)
+    except AttributeError:
+        raise CannotEdit("this TensorFlow's options can't be changed") from None
     if wanted.autotune != now.autotune:
         changed.autotune.enabled = wanted.autotune
     if wanted.default_optimizations != now.default_optimizations:
