@@ -24,8 +24,6 @@ __all__ = [
 
 _SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
 _CACHED = ("CacheDatasetV2",)
-_LARGE = 1 << 16
-"""A constant of more bytes is left out where only the number of elements is asked for."""
 
 
 class GraphUnavailable(Exception):
@@ -109,7 +107,7 @@ def cardinality(wires: Wires) -> int | None:
         node = wires.nodes[name]
         if node.op in ("TensorSliceDataset", "TensorDataset"):
             data = wires.node(node.input[0])
-            if data.op == "Const" and data.ByteSize() > _LARGE:
+            if data.op == "Const":
                 dims = data.attr["value"].tensor.tensor_shape.dim
                 changed.append((name, dims[0].size if node.op == "TensorSliceDataset" else 1))
     for name, count in changed:

@@ -109,7 +109,8 @@ def _read(wires: Wires, name: str, ids: dict[str, int], callables: dict[str, Any
     node = wires.nodes[name]
     what = kind(node)
     reader = _reader(wires, name)
-    function = None if reader else function_of(wires, node, callables)
+    opaque = what.startswith("DataService")
+    function = None if reader or opaque else function_of(wires, node, callables)
     inputs, _ = hidden_inputs(wires, name)
     generator = what == "FlatMap" and is_generator(wires, node)
     if generator and function is not None and node.attr["f"].func.name not in callables:
@@ -134,7 +135,7 @@ def _read(wires: Wires, name: str, ids: dict[str, int], callables: dict[str, Any
         random=_random(wires, name),
         cardinality=cardinality(replace(wires, output=name)),
         element_bytes=_element_bytes(node),
-        opaque="the tf.data service runs it elsewhere" if what.startswith("DataService") else "",
+        opaque="the tf.data service runs it elsewhere" if opaque else "",
     )
     return replace(described, label=_label(wires, name, described, reader))
 
