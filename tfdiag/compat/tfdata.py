@@ -2,8 +2,7 @@
 
 Private names and where they were seen, with what happens when they are gone:
 
-- `dataset._variant_tensor`, `dataset_ops._VariantDataset` (2.16 to 2.21): a dataset can't be copied, and
-  is iterated as it is.
+- Those of `tfgraph`: a dataset can't be copied, and is iterated as it is.
 - `dataset._inputs()`, `_map_func._func`, `_map_func.function` (2.16 to 2.21): stages have the runtime's
   names only, and state inside a function is not seen.
 - `DistributedIterator._iterators`, `._iterator`, `._device_iterators` (2.16 to 2.21): no waits of
@@ -12,14 +11,13 @@ Private names and where they were seen, with what happens when they are gone:
 
 from __future__ import annotations
 
-import importlib
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfdiag.compat.tensorflow import tensorflow
+from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph, GraphUnavailable, parts
 from tfdiag.model.pipeline import Stage, StageParameter
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
@@ -43,9 +41,6 @@ __all__ = [
 
 GAPS_KEPT = 100
 """The runtime remembers this many gaps between calls, and forgets those over ten seconds."""
-
-_SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
-_CACHED = ("CacheDatasetV2",)
 
 
 def same_structure(one: Any, other: Any) -> bool:
@@ -223,24 +218,12 @@ def copy_dataset(dataset: Any, cache_folder: str) -> Copied:
     Iterating a dataset moves the seed generators of its shuffles and fills its caches; the copy has
     fresh ones, so that the caller's next epoch has the order that it would have had.
     """
-    tf = tensorflow()
     if not _keeps_state(dataset):
         return Copied(dataset)
     try:
-        serialized = tf.raw_ops.DatasetToGraphV2(
-            input_dataset=dataset._variant_tensor,
-            external_state_policy=0,
-            strip_device_assignment=False,
-        )
-        graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
-        _own_state(graph, cache_folder)
-        variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
-        wrapper = importlib.import_module("tensorflow.python.data.ops.dataset_ops")._VariantDataset
-        copied = wrapper(variant, dataset.element_spec)
-        return Copied(copied.with_options(dataset.options()))
-    except (ImportError, AttributeError, ValueError, tf.errors.OpError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        return Copied(dataset, f"the dataset can't be copied ({first}), so its own state moved on")
+        return Copied(DatasetGraph.of(dataset, cache_folder).build())
+    except (GraphUnavailable, CannotEdit) as error:
+        return Copied(dataset, f"the dataset can't be copied ({error}), so its own state moved on")
 
 
 _STATEFUL = ("Shuffle", "Cache", "Random", "Snapshot", "Save", "Directed")
@@ -248,7 +231,7 @@ _STATEFUL = ("Shuffle", "Cache", "Random", "Snapshot", "Save", "Directed")
 
 def _keeps_state(dataset: Any) -> bool:
     """Say whether iterating the dataset could change what it yields next time."""
-    chain = _chain(dataset)
+    chain = parts(dataset)
     if chain is None:
         return True
     return any(
@@ -267,53 +250,6 @@ def _inside(part: Any) -> list[str]:
     definition = graph.as_graph_def(add_shapes=False)
     scopes = [definition.node, *(function.node_def for function in definition.library.function)]
     return [node.op for scope in scopes for node in scope if "Dataset" in node.op]
-
-
-def _own_state(graph: Any, cache_folder: str) -> None:
-    """Give each shuffle its own seeds and each cache its own memory or files."""
-    caches = 0
-    for scope in [graph.node, *(function.node_def for function in graph.library.function)]:
-        nodes = {node.name: node for node in scope}
-        for node in scope:
-            if node.op in _SEEDED:
-                _replace_resource(nodes, node, "DummySeedGenerator")
-            elif node.op in _CACHED:
-                _replace_resource(nodes, node, "DummyMemoryCache")
-            if node.op in (*_CACHED, "CacheDataset"):
-                _redirect_cache(nodes, node, os.path.join(cache_folder, f"cache-{caches}"))
-                caches += 1
-
-
-def _replace_resource(nodes: dict[str, Any], node: Any, op: str) -> None:
-    handle = nodes.get(node.input[-1].split(":")[0])
-    if handle is not None and handle.op == "Const":
-        handle.op = op
-        for attribute in list(handle.attr):
-            del handle.attr[attribute]
-
-
-def _redirect_cache(nodes: dict[str, Any], node: Any, path: str) -> None:
-    """Send a file cache to a private folder, unless it is complete and only read."""
-    name = nodes.get(node.input[1].split(":")[0])
-    if name is None or name.op != "Const":
-        raise ValueError("it has a file cache whose name is computed")
-    values = name.attr["value"].tensor.string_val
-    if values and values[0] and not os.path.exists(values[0].decode() + ".index"):
-        values[0] = path.encode()
-
-
-def _chain(dataset: Any) -> list[Any] | None:
-    """List a dataset and all datasets that it is made of; None when Python does not know."""
-    found: list[Any] = []
-    waiting = [dataset]
-    while waiting:
-        part = waiting.pop()
-        found.append(part)
-        inputs = getattr(part, "_inputs", None)
-        if inputs is None:
-            return None
-        waiting.extend(inputs())
-    return found
 
 
 def autotune_enabled(dataset: Any) -> bool:
@@ -389,7 +325,7 @@ def written_chain(dataset: Any) -> list[str]:
 def written_functions(dataset: Any) -> list[tuple[str, bool]]:
     """List the functions of the caller's maps, last first, each with whether it calls Python."""
     found = []
-    for part in _chain(dataset) or []:
+    for part in parts(dataset) or []:
         wrapper = getattr(part, "_map_func", None)
         if wrapper is not None:
             found.append((_function_name(part), _calls_python(wrapper)))

@@ -5,6 +5,7 @@ Private names and where they were seen, with what happens when they are gone:
 - `dataset._variant_tensor`, `dataset_ops._VariantDataset`, `op_def_registry.get`, and the names of
   operations and their arguments in a graph (2.16 to 2.21): there is no graph, or an edit can't be done,
   and the reason is told.
+- `Options._set_mutable` (2.16 to 2.21): options can't be changed.
 - `dataset._inputs()`, `_map_func._func`, `_map_func._function.name`, the closure of `from_generator` with
   its `_generator` (2.16 to 2.21): functions have the names that the graph gives them, and no lines.
 - `__inference_Dataset_map_<name>_<number>` (2.16 to 2.21): a function has its whole name.
@@ -22,6 +23,7 @@ from tfdiag.compat.tfgraph.build import (
     changed_options,
     dataset_of,
     options_of,
+    packs,
     read_graph,
     structure_of,
 )
@@ -43,8 +45,12 @@ class DatasetGraph:
     _ids: dict[str, int] = field(repr=False)
     _dataset: Any = field(repr=False)
     """The caller's: its Python functions live as long as it does."""
+    _cache_files: dict[str, str] = field(repr=False)
+    """Where the caller's caches are, which the graph's are not."""
     _structure: Any = field(repr=False)
     """Types and shapes of the caller's elements, as the graph has them."""
+    _other: bool = False
+    """Elements are others than the caller's, also where types and shapes look the same."""
 
     @classmethod
     def of(cls, dataset: Any, cache_folder: str = "") -> DatasetGraph:
@@ -52,22 +58,22 @@ class DatasetGraph:
 
         File caches that are not complete go to `cache_folder`, or to memory without one.
         """
-        wires = read_graph(dataset, cache_folder)
+        wires, files = read_graph(dataset, cache_folder)
         try:
             ids = {name: at for at, name in enumerate(stages(wires))}
         except (KeyError, IndexError) as error:
             raise GraphUnavailable(f"its graph has an unknown form ({error})") from error
-        return cls(options_of(dataset.options()), wires, ids, dataset, structure_of(wires))
+        return cls(options_of(dataset.options()), wires, ids, dataset, files, structure_of(wires))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Describe the stages, source first; the last one is the output."""
-        return read_nodes(self._wires, self._ids, callables(self._dataset))
+        return read_nodes(self._wires, self._ids, callables(self._dataset), self._cache_files)
 
     def build(self) -> Any:
         """Make a dataset; its elements have the structure of the original's where that still is theirs."""
         options = changed_options(self._dataset.options(), self.options)
-        same = structure_of(self._wires) == self._structure
+        same = not self._other and structure_of(self._wires) == self._structure
         made = dataset_of(self._wires, self._dataset.element_spec if same else None, options)
         made._tfdiag_source = self._dataset  # which keeps the caller's Python functions alive
         return made
@@ -117,11 +123,14 @@ class DatasetGraph:
 
     def cut(self, node: int) -> DatasetGraph:
         """Let a stage be the output."""
-        return self._with(replace(self._wires, output=self._name(node)))
+        name = self._name(node)
+        made = self._with(replace(self._wires, output=name))
+        return replace(made, _other=name != self._wires.output and packs(made._wires))
 
     def windowed(self, size: int) -> DatasetGraph:
         """Hand out windows, each of so many elements that were made and not copied."""
-        return self._appended("WindowDataset", size=size, shift=size, stride=1, drop_remainder=False)
+        made = self._appended("WindowDataset", size=size, shift=size, stride=1, drop_remainder=False)
+        return replace(made, _other=True)
 
     def forever(self) -> DatasetGraph:
         """Start again at the end, for ever."""

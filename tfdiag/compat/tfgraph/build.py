@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 from typing import Any
 
 from tfdiag.compat.tensorflow import tensorflow
-from tfdiag.compat.tfgraph.wires import CannotEdit, Wires
+from tfdiag.compat.tfgraph.wires import CannotEdit, Wires, constant
 from tfdiag.model.pipeline import Options
 
 __all__ = [
@@ -23,16 +24,14 @@ __all__ = [
 
 _SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
 _CACHED = ("CacheDatasetV2",)
-_LARGE = 1 << 16
-"""A constant of more bytes is left out where only the number of elements is asked for."""
 
 
 class GraphUnavailable(Exception):
     """Raised when a dataset can't be written as a graph; the message says why."""
 
 
-def read_graph(dataset: Any, cache_folder: str) -> Wires:
-    """Write a dataset as a graph that shares no state with it."""
+def read_graph(dataset: Any, cache_folder: str) -> tuple[Wires, dict[str, str]]:
+    """Write a dataset as a graph that shares no state with it; also the caller's own files by cache."""
     tf = tensorflow()
     try:
         serialized = tf.raw_ops.DatasetToGraphV2(
@@ -41,6 +40,7 @@ def read_graph(dataset: Any, cache_folder: str) -> Wires:
             strip_device_assignment=False,
         )
         graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+        files = _cache_files(graph)
         own_state(graph, cache_folder)
         wires = Wires.of(graph)
         if any(node.op == "Const" and _is_variant(node) for node in graph.node):
@@ -54,7 +54,7 @@ def read_graph(dataset: Any, cache_folder: str) -> Wires:
         ):
             raise GraphUnavailable(first_line(error)) from error
         raise
-    return wires
+    return wires, files
 
 
 def _is_variant(node: Any) -> bool:
@@ -86,6 +86,12 @@ def structure_of(wires: Wires) -> Any:
         return None
 
 
+def packs(wires: Wires) -> bool:
+    """Say whether elements are packed in variants, whose structure a graph does not tell."""
+    known = structure_of(wires)
+    return known is None or tensorflow().variant.as_datatype_enum in known[0]
+
+
 def _flat_spec(wires: Wires) -> Any:
     tf = tensorflow()
     types, shapes = wires.structure(wires.output)
@@ -101,7 +107,7 @@ def cardinality(wires: Wires) -> int | None:
         node = wires.nodes[name]
         if node.op in ("TensorSliceDataset", "TensorDataset"):
             data = wires.node(node.input[0])
-            if data.op == "Const" and data.ByteSize() > _LARGE:
+            if data.op == "Const":
                 dims = data.attr["value"].tensor.tensor_shape.dim
                 changed.append((name, dims[0].size if node.op == "TensorSliceDataset" else 1))
     for name, count in changed:
@@ -143,8 +149,15 @@ def options_of(options: Any) -> Options:
 
 def changed_options(options: Any, wanted: Options) -> Any:
     """Give a dataset's options with those changed that are wanted otherwise."""
-    changed = tensorflow().data.Options().merge(options)
     now = options_of(options)
+    if wanted == now:
+        return options
+    # Merging options would do, but warns the caller of each one that changes.
+    changed = copy.deepcopy(options)
+    try:
+        changed._set_mutable(True)
+    except AttributeError:
+        raise CannotEdit("this TensorFlow's options can't be changed") from None
     if wanted.autotune != now.autotune:
         changed.autotune.enabled = wanted.autotune
     if wanted.default_optimizations != now.default_optimizations:
@@ -156,6 +169,13 @@ def changed_options(options: Any, wanted: Options) -> Any:
     if wanted.threads != now.threads:
         changed.threading.private_threadpool_size = wanted.threads
     return changed
+
+
+def _cache_files(graph: Any) -> dict[str, str]:
+    nodes = {node.name: node for node in graph.node}
+    caches = [node for node in graph.node if node.op in (*_CACHED, "CacheDataset")]
+    named = {node.name: constant(nodes[node.input[1].split(":")[0]]) for node in caches}
+    return {name: value.decode(errors="replace") for name, value in named.items() if value}
 
 
 def own_state(graph: Any, cache_folder: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 __all__ = ["callables", "generator_is_one_shot", "name_of", "parts", "where_is"]
 
+_THEIRS = os.path.join("tensorflow", "python", "data")
+"""Where functions are that nobody but TensorFlow wrote."""
 _DEPTH = 4
 """How many functions within functions are looked through for the caller's generator."""
 
@@ -116,7 +118,7 @@ def where_is(function: Any) -> str:
     if code is None:
         return ""
     path = str(code.co_filename)
-    if path.startswith("<"):
+    if path.startswith("<") or _THEIRS in path:
         return ""
     try:
         relative = os.path.relpath(path)

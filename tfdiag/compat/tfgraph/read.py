@@ -28,6 +28,7 @@ _WORDS = {
     "ShuffleAndRepeat": "shuffle_and_repeat",
     "DirectedInterleave": "choose_from_datasets",
     "DataService": "distribute",
+    "CSV": "CsvDataset",
 }
 _SIZED = {
     "batch_size": ("Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"),
@@ -65,7 +66,16 @@ def hidden_inputs(wires: Wires, name: str) -> tuple[list[str], bool]:
         return [], True
     if kind(node) == "DirectedInterleave" and _sampled(wires, name):
         return [source.split(":")[0] for source in arguments(node)["data_input_datasets"]], True
+    if kind(node) in ("Unbatch", "Rebatch") and sources and _normalizes(wires, sources[0]):
+        return wires.datasets(sources[0]), True
     return sources, False
+
+
+def _normalizes(wires: Wires, name: str) -> bool:
+    """Say whether a map only packs elements for the stage above it, by TensorFlow's own doing."""
+    node = wires.nodes[name]
+    function = function_of(wires, node, {}) if kind(node) == "Map" else None
+    return function is not None and function.name == "normalize" and not function.ops
 
 
 def _sampled(wires: Wires, name: str) -> bool:
@@ -88,16 +98,19 @@ def _reader(wires: Wires, name: str) -> str:
     return next((plain(inner.op) for inner in function.node_def if plain(inner.op) in READERS), "")
 
 
-def read_nodes(wires: Wires, ids: dict[str, int], callables: dict[str, Any]) -> tuple[Node, ...]:
-    """Describe every stage."""
-    return tuple(_read(wires, name, ids, callables) for name in stages(wires))
+def read_nodes(
+    wires: Wires, ids: dict[str, int], callables: dict[str, Any], cache_files: dict[str, str]
+) -> tuple[Node, ...]:
+    """Describe every stage; caches are named by the caller's own files."""
+    return tuple(_read(wires, name, ids, callables, cache_files.get(name, "")) for name in stages(wires))
 
 
-def _read(wires: Wires, name: str, ids: dict[str, int], callables: dict[str, Any]) -> Node:
+def _read(wires: Wires, name: str, ids: dict[str, int], callables: dict[str, Any], cache_file: str) -> Node:
     node = wires.nodes[name]
     what = kind(node)
     reader = _reader(wires, name)
-    function = None if reader else function_of(wires, node, callables)
+    opaque = what.startswith("DataService")
+    function = None if reader or opaque else function_of(wires, node, callables)
     inputs, _ = hidden_inputs(wires, name)
     generator = what == "FlatMap" and is_generator(wires, node)
     if generator and function is not None and node.attr["f"].func.name not in callables:
@@ -118,11 +131,11 @@ def _read(wires: Wires, name: str, ids: dict[str, int], callables: dict[str, Any
         drop_remainder=bool(drop),
         files=files,
         compression=_compression(wires, node),
-        cache_file=_text(wires.value(name, "filename")) if what == "Cache" else "",
+        cache_file=cache_file,
         random=_random(wires, name),
         cardinality=cardinality(replace(wires, output=name)),
         element_bytes=_element_bytes(node),
-        opaque="the tf.data service runs it elsewhere" if what.startswith("DataService") else "",
+        opaque="the tf.data service runs it elsewhere" if opaque else "",
     )
     return replace(described, label=_label(wires, name, described, reader))
 
