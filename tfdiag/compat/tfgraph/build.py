@@ -7,6 +7,8 @@ import importlib
 import os
 from typing import Any
 
+import numpy as np
+
 from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.compat.tfgraph.wires import CannotEdit, Wires, constant
 from tfdiag.model.pipeline import Options
@@ -45,7 +47,7 @@ def read_graph(dataset: Any, cache_folder: str) -> tuple[Wires, dict[str, str]]:
         wires = Wires.of(graph)
         if any(node.op == "Const" and _is_variant(node) for node in graph.node):
             # Ragged and sparse elements come back from such constants, other objects don't.
-            tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
+            _variant(wires)
     except StopIteration:
         raise GraphUnavailable("its graph has no output") from None
     except Exception as error:
@@ -71,11 +73,17 @@ def dataset_of(wires: Wires, spec: Any | None, options: Any) -> Any:
     """Make a dataset of a graph; without a spec its elements are flat."""
     tf = tensorflow()
     try:
-        variant = tf.raw_ops.DatasetFromGraph(graph_def=wires.graph().SerializeToString())
+        variant = _variant(wires)
         wrapper = importlib.import_module("tensorflow.python.data.ops.dataset_ops")._VariantDataset
         return wrapper(variant, _flat_spec(wires) if spec is None else spec).with_options(options)
     except (ImportError, AttributeError, ValueError, TypeError, tf.errors.OpError) as error:
         raise CannotEdit(first_line(error)) from error
+
+
+def _variant(wires: Wires) -> Any:
+    # As an object: text that NumPy converts by itself is copied several times, and this may be all the data.
+    graph = tensorflow().constant(np.array(wires.serialized(), dtype=object))
+    return tensorflow().raw_ops.DatasetFromGraph(graph_def=graph)
 
 
 def structure_of(wires: Wires) -> Any:
@@ -113,7 +121,7 @@ def cardinality(wires: Wires) -> int | None:
     for name, count in changed:
         wires = _counting(wires, name, count)
     try:
-        variant = tf.raw_ops.DatasetFromGraph(graph_def=wires.graph().SerializeToString())
+        variant = _variant(wires)
         count = int(tf.raw_ops.DatasetCardinality(input_dataset=variant))
     except (ValueError, tf.errors.OpError):
         return None

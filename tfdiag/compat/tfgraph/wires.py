@@ -37,6 +37,9 @@ Structure = tuple[tuple[int, ...], tuple[Any, ...]]
 CALLS = ("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case")
 """Operations that are as stateful as the functions that they call."""
 
+_NODE_FIELD = b"\x0a"
+"""The tag of `GraphDef.node` in its serialised form: field 1, a message."""
+
 _STRINGS = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
 
 
@@ -70,16 +73,22 @@ class Wires:
             wires = wires.bypassed(name)
         return wires
 
-    def graph(self) -> Any:
-        """Put the graph together, with what the output needs."""
-        graph = type(self.rest)()
-        graph.CopyFrom(self.rest)
-        graph.node.extend(self.nodes[name] for name in self.reached(self.output))
-        graph.library.function.extend(self.functions.values())
+    def serialized(self) -> bytes:
+        """Write the graph, with what the output needs.
+
+        Nodes are written one by one (a message is the sum of its parts), so that large constants are not
+        copied into a graph first.
+        """
+        rest = copy_of(self.rest)
+        rest.library.function.extend(self.functions.values())
         returned = copy_of(self.returned)
         returned.input[0] = self.output
-        graph.node.append(returned)
-        return graph
+        rest.node.append(returned)
+        written = [rest.SerializeToString()]
+        for name in self.reached(self.output):
+            node = self.nodes[name].SerializeToString()
+            written += [_NODE_FIELD, _varint(len(node)), node]
+        return b"".join(written)
 
     def reached(self, name: str) -> list[str]:
         """List the nodes that a node needs, each after those that it needs itself."""
@@ -171,6 +180,15 @@ class Wires:
     def above(self, name: str, node: Any) -> Wires:
         """Put a node between another one, which it reads, and all who read that one."""
         return self.rewired(name, node.name, but=(node.name,)).having(node)
+
+
+def _varint(number: int) -> bytes:
+    """Write a number as protocol buffers do."""
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*written, number))
 
 
 def bare(source: str) -> str:
