@@ -27,9 +27,11 @@ from benchmarks.inputs.suite import Work, planted
 @planted("sequential-map", "zip of a slow and a fast source", "map(")
 def zip_of_slow_and_fast() -> Work:
     """Join rows that are computed one by one with rows from memory."""
-    slow = tf.data.Dataset.range(ENDLESS).map(
-        lambda index: burn(index, 0.001) * 0.0 + tf.random.uniform((16,))
-    )
+
+    def compute(index: tf.Tensor) -> tf.Tensor:
+        return burn(index, 0.001) * 0.0 + tf.random.uniform((FEATURES,))
+
+    slow = tf.data.Dataset.range(ENDLESS).map(compute)
     fast = tf.data.Dataset.from_tensors(tf.zeros((FEATURES,))).repeat().map(lambda x: x + 1.0)
     labels = tf.data.Dataset.from_tensors(tf.zeros((1,))).repeat()
     dataset = tf.data.Dataset.zip(((slow, fast), labels)).batch(16).prefetch(AUTOTUNE)

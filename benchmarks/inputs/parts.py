@@ -166,7 +166,7 @@ class Meter:
         _TOOK[self._number].append(time.perf_counter() - begin)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function in the one thread of its stage, and note what it took, waits for the GIL and all."""
+        """Call a function in the one thread of its stage, and note what it took, GIL and all."""
         begin = time.perf_counter()
         function()
         _TOOK[self._number].append(time.perf_counter() - begin)

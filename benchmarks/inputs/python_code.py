@@ -48,16 +48,17 @@ def generated_rows() -> Work:
 @planted("python-generator", "from_generator of batches, computing", *GENERATOR)
 def generated_batches() -> Work:
     """Compute each batch in Python, and refine it in TensorFlow."""
+    meter = Meter()
 
     def several() -> Iterator[Any]:
         batch = batch_arrays()
         while True:
-            spin(0.012)
+            meter.spin(0.012)
             yield batch
 
     dataset = tf.data.Dataset.from_generator(several, output_signature=ROWS)
     dataset = dataset.map(lambda x, y: (x * 2.0 + 1.0, y), AUTOTUNE).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(0.012))
+    return Work(model(), dataset, cost=meter.per_batch())
 
 
 @planted("python-generator", "generator given to fit", *GENERATOR)
@@ -155,7 +156,7 @@ class Items(keras.utils.PyDataset):
         if self._sleep_s:
             self.meter.sleep(self._sleep_s)
         if self._spin_s:
-            spin(self._spin_s)
+            self.meter.spin(self._spin_s)
         return self._batch
 
 
@@ -178,7 +179,8 @@ def one_worker_waits() -> Work:
 @planted("python-dataset-workers", "PyDataset, one worker, computing, with an end", *PY_DATASET)
 def one_worker_computes() -> Work:
     """Compute each batch of a finite epoch."""
-    return Work(model(), Finite(spin_s=0.012), {"epochs": 10_000}, cost=known(0.012))
+    items = Finite(spin_s=0.012)
+    return Work(model(), items, {"epochs": 10_000}, cost=items.meter.per_batch())
 
 
 @planted("python-dataset-workers", "PyDataset, four threads and the GIL", *PY_DATASET)

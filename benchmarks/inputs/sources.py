@@ -26,12 +26,8 @@ def _shards(folder: str, count: int, records: int, size: int, pause_s: float = 0
     """Write a number of TFRecord files, on slow storage where there is a pause."""
     place = files.place(folder)
     place = slow_folder(place, pause_s) if pause_s else place
-    return [
-        files.tfrecord(
-            place / f"{number}.tfrecord", [files.noise(size, number * 1000 + n) for n in range(records)]
-        )
-        for number in range(count)
-    ]
+    contents = [[files.noise(size, number * 1000 + n) for n in range(records)] for number in range(count)]
+    return [files.tfrecord(place / f"{number}", content) for number, content in enumerate(contents)]
 
 
 @planted(
@@ -113,7 +109,7 @@ def _compressed(name: str, compression: str, make: object, size: int, batch: int
 @planted("compressed-source", "GZIP records that hardly shrink", "TFRecord")
 def gzip_of_noise() -> Work:
     """Inflate a few MB for each batch."""
-    return _compressed("gzip", "GZIP", files.noise, 1 << 17, 16)
+    return _compressed("gzip", "GZIP", files.noise, 1 << 18, 16)
 
 
 @planted("compressed-source", "ZLIB records that shrink a lot", "TFRecord")

@@ -54,8 +54,8 @@ def slow_small_files() -> Work:
 
 @planted(
     "slow-storage",
-    "text through a parallel interleave on a slow disk",
-    "interleave",
+    "text through a parallel interleave, slow disk",
+    "nterleave",
     "Text",
     needs_pauses=True,
 )
