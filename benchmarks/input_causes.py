@@ -193,6 +193,7 @@ def plainly(case: Case, seconds: float) -> None:
         work = case.build()
         batch = tf.nest.map_structure(tf.constant, first_batch(work.dataset))
         step = plain_step(work, work.dataset, seconds)
+        gc.collect()  # with its iterator, what still runs ahead ends
         again = tf.data.Dataset.from_tensors(batch).repeat().prefetch(2)
         without = plain_step(work, again, REPLAY_S, epochs=1, steps_per_epoch=None)
     except Exception as error:  # noqa: BLE001  # shown, and the others go on

@@ -21,7 +21,7 @@ def _augmented(milliseconds: float) -> object:
 @planted("discarded-work", "shard after an expensive map", "map(")
 def shard_after_map() -> Work:
     """Compute eight elements and keep one."""
-    dataset = tf.data.Dataset.range(ENDLESS).map(_augmented(0.5), AUTOTUNE).shard(8, 3).batch(8)
+    dataset = tf.data.Dataset.range(ENDLESS).map(_augmented(0.5), AUTOTUNE).shard(8, 3).batch(4)
     return Work(model(2), dataset.prefetch(AUTOTUNE))
 
 
@@ -58,12 +58,11 @@ def shuffle_after_map() -> Work:
 @planted("shuffle-buffer", "shuffle of decoded pictures", "shuffle(", "Shuffle")
 def shuffle_of_pictures() -> Work:
     """Fill a buffer with large pictures before each epoch."""
-    encoded = tf.data.Dataset.from_tensor_slices(files.jpegs(320, 224))
+    encoded = tf.data.Dataset.from_tensor_slices(files.jpegs(320, 352))
 
     def decode(picture: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        decoded = tf.cast(tf.io.decode_jpeg(picture, channels=3), tf.float32)
-        decoded = tf.image.random_brightness(tf.ensure_shape(decoded, (224, 224, 3)), 0.2)
-        return decoded, tf.reduce_mean(decoded)[None]
+        decoded = tf.image.random_flip_left_right(tf.io.decode_jpeg(picture, channels=3))
+        return tf.ensure_shape(decoded, (352, 352, 3)), tf.cast(decoded[0, 0, :1], tf.float32)
 
-    dataset = encoded.map(decode, AUTOTUNE).shuffle(320).batch(4).prefetch(AUTOTUNE)
+    dataset = encoded.map(decode, AUTOTUNE).shuffle(320).batch(8).prefetch(AUTOTUNE)
     return Work(model(8), dataset, {"epochs": 10_000})

@@ -15,24 +15,24 @@ def _table(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return x, x[:, :1]
 
 
-@planted("per-element-work", "rows normalised one by one, batch 4096", "map(")
+@planted("per-element-work", "rows normalised one by one, batch 1024", "map(")
 def normalise_rows() -> Work:
     """Call a tiny function for each row."""
     one = tuple(part[0] for part in _table(1))
     rows = tf.data.Dataset.from_tensors(one).repeat()
-    dataset = rows.map(lambda x, y: ((x - 0.5) / 2.0, y)).batch(4096).prefetch(AUTOTUNE)
+    dataset = rows.map(lambda x, y: ((x - 0.5) / 2.0, y)).batch(1024).prefetch(AUTOTUNE)
     return Work(model(2), dataset)
 
 
-@planted("per-element-work", "table in slices, scaled under AUTOTUNE, batch 4096", "map(", "slices")
+@planted("per-element-work", "table in slices, scaled under AUTOTUNE, batch 1024", "map(", "slices")
 def sliced_table() -> Work:
     """Cut a table to rows, call a tiny function for each, and put them together again."""
     rows = tf.data.Dataset.from_tensor_slices(_table(100_000)).shuffle(1000).repeat()
-    dataset = rows.map(lambda x, y: (tf.clip_by_value(x * 0.5, -1.0, 1.0), y), AUTOTUNE).batch(4096)
+    dataset = rows.map(lambda x, y: (tf.clip_by_value(x * 0.5, -1.0, 1.0), y), AUTOTUNE).batch(1024)
     return Work(model(2), dataset.prefetch(AUTOTUNE))
 
 
-@planted("per-element-work", "decode_csv line by line, batch 2048", "map(")
+@planted("per-element-work", "decode_csv line by line, batch 1024", "map(")
 def csv_lines() -> Work:
     """Decode each line by itself."""
     path = files.csv(files.place("csv-lines") / "table.csv", 20_000)
@@ -41,7 +41,7 @@ def csv_lines() -> Work:
         cells = tf.io.decode_csv(line, [0.0] * (FEATURES + 1))
         return tf.stack(cells[:-1]), tf.stack(cells[-1:])
 
-    dataset = tf.data.TextLineDataset(path).repeat().map(decode, AUTOTUNE).batch(2048).prefetch(AUTOTUNE)
+    dataset = tf.data.TextLineDataset(path).repeat().map(decode, AUTOTUNE).batch(1024).prefetch(AUTOTUNE)
     return Work(model(2), dataset)
 
 

@@ -54,10 +54,11 @@ def waiting_lookup() -> Work:
 def big_numpy_calls() -> Work:
     """Raise a large array to a power in NumPy, which lets go of the GIL."""
     meter = Meter()
-    table = np.random.default_rng(0).random(1 << 19)
+    table = np.random.default_rng(0).random(3 << 20)
+    result = np.empty_like(table)
 
     def power(x: np.ndarray) -> np.ndarray:
-        meter.call(lambda: np.power(table, 1.7))
+        meter.call(lambda: np.power(table, 1.7, out=result))
         return x
 
     dataset = batches().map(lambda x, y: (through_numpy(power, x), y)).prefetch(2)
@@ -107,9 +108,8 @@ def no_autotune() -> Work:
 @planted("autotune-off", "num_parallel_calls=1, computing", "map(")
 def one_call_at_a_time() -> Work:
     """Fix the parallelism of a heavy map at one."""
-    rows = tf.data.Dataset.range(ENDLESS).map(lambda index: row(chain(index, 1.0)), num_parallel_calls=1)
-    serial = tf.data.Dataset.range(ENDLESS).map(lambda index: row(chain(index, 1.0)))
-    return Work(model(2), rows.batch(BATCH).prefetch(2), cost=known(alone(serial, 60) * BATCH))
+    rows = tf.data.Dataset.range(ENDLESS).map(lambda index: row(chain(index, 4.0)), num_parallel_calls=1)
+    return Work(model(2), rows.batch(4).prefetch(2), cost=known(alone(rows) * 4))
 
 
 @planted("autotune-off", "num_parallel_calls=1, waiting", "map(")

@@ -94,8 +94,8 @@ def small_files_in_a_row() -> Work:
     """Open a file for each few records, 4000 of them."""
     names = _shards("small-files", 4000, 1, 256)
     source = tf.data.TFRecordDataset(names).repeat()
-    dataset = source.batch(512).map(files.raw_rows, AUTOTUNE).prefetch(AUTOTUNE)
-    return Work(model(2), dataset, cost=known(alone(source.batch(512))))
+    dataset = source.batch(256).map(files.raw_rows, AUTOTUNE).prefetch(AUTOTUNE)
+    return Work(model(2), dataset, cost=known(alone(source.batch(256))))
 
 
 def _compressed(name: str, compression: str, make: object, size: int, batch: int) -> Work:
@@ -126,8 +126,8 @@ def gzip_table() -> Work:
     with tf.io.gfile.GFile(str(path), "wb") as file:
         file.write(_gzipped(files.noise(width * 256)))
     source = tf.data.FixedLengthRecordDataset(str(path), width, compression_type="GZIP").repeat()
-    dataset = source.batch(64).map(files.raw_rows, AUTOTUNE).prefetch(AUTOTUNE)
-    return Work(model(2), dataset, cost=known(alone(source.batch(64))))
+    dataset = source.batch(128).map(files.raw_rows, AUTOTUNE).prefetch(AUTOTUNE)
+    return Work(model(2), dataset, cost=known(alone(source.batch(128))))
 
 
 def _gzipped(content: bytes) -> bytes:

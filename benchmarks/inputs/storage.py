@@ -38,7 +38,7 @@ def slow_fixed_records() -> Work:
 @planted("slow-storage", "small files on a slow disk, read in parallel", "map(", needs_pauses=True)
 def slow_small_files() -> Work:
     """Open and read a file for each example, each with the latency of a network."""
-    folder = slow_folder(files.place("slow-small"), 0.01)
+    folder = slow_folder(files.place("slow-small"), 0.003)
     names = []
     for number in range(400):
         path = folder / f"{number}.bin"
