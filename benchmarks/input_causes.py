@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +28,7 @@ from tfdiag.model.quantity import Missing, Quantity, value_of
 COST_WITHIN = 0.10
 PLAIN_S = 4.0
 REPLAY_S = 1.5
+ALONE_S = 1.0
 MUST_WAIT = 0.30
 MAY_WAIT = 0.03
 
@@ -177,6 +179,20 @@ def plain_step(work: Work, dataset: Any, seconds: float, **kwargs: Any) -> float
     return watch.step_s()
 
 
+def alone_s(dataset: Any, seconds: float) -> float:
+    """Give what a batch of the input takes without a model, once it has begun."""
+    batches = iter(dataset)
+    count = itertools.count()
+    next(batches)
+    begin = time.perf_counter()
+    for _ in batches:
+        done = next(count) + 1
+        took = time.perf_counter() - begin
+        if took > seconds:
+            break
+    return took / done
+
+
 def first_batch(dataset: Any) -> Any:
     """Take one batch of whatever the input is."""
     if isinstance(dataset, tf.data.Dataset):
@@ -196,12 +212,14 @@ def plainly(case: Case, seconds: float) -> None:
         gc.collect()  # with its iterator, what still runs ahead ends
         again = tf.data.Dataset.from_tensors(batch).repeat().prefetch(2)
         without = plain_step(work, again, REPLAY_S, epochs=1, steps_per_epoch=None)
+        alone = alone_s(work.dataset, ALONE_S) if isinstance(work.dataset, tf.data.Dataset) else None
     except Exception as error:  # noqa: BLE001  # shown, and the others go on
         print(f"OFF {case.name}: raised {type(error).__name__}: {error}"[:500], flush=True)
         return
     wait = 1 - without / step
     fine = wait < MAY_WAIT if case.plant is None else wait >= MUST_WAIT
     cost = f", known {work.cost() * 1e3:.2f} ms" if work.cost else ""
+    cost += "" if alone is None else f", input alone {alone * 1e3:.2f} ms"
     took = time.perf_counter() - begin
     print(
         f"{'ok  ' if fine else 'OFF '}{case.plant or 'healthy':<24} {case.name:<62}"

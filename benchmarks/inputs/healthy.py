@@ -120,8 +120,8 @@ def cache_in_the_middle() -> Work:
 @healthy("first epoch slow, then from the cache")
 def filled_cache() -> Work:
     """Wait in the first epoch only, which fills the cache."""
-    rows = tf.data.Dataset.range(1600).map(lambda index: row(chain(index, 1.0)), AUTOTUNE).cache()
-    return Work(model(STEP_MS), rows.batch(32).repeat(), {"epochs": 10_000, "steps_per_epoch": 50})
+    rows = tf.data.Dataset.range(640).map(lambda index: row(chain(index, 1.0)), AUTOTUNE).cache()
+    return Work(model(STEP_MS), rows.batch(32).repeat(), {"epochs": 10_000, "steps_per_epoch": 20})
 
 
 @healthy("large shuffle of small numbers")

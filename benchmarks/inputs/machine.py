@@ -17,7 +17,7 @@ def map_against_model() -> Work:
         return row(tf.random.uniform(()) + 0.0 * chain(index, 1.5))
 
     dataset = tf.data.Dataset.range(ENDLESS).map(make, AUTOTUNE).batch(16).prefetch(AUTOTUNE)
-    return Work(hungry_model(2), dataset)
+    return Work(hungry_model(), dataset)
 
 
 @planted("input-cpu-contention", "pictures augmented against a model on all cores", "map(")
@@ -32,7 +32,7 @@ def pictures_against_model() -> Work:
         return picture, tf.reduce_mean(picture)[None]
 
     dataset = tf.data.Dataset.range(ENDLESS).map(decode, AUTOTUNE).batch(8).prefetch(AUTOTUNE)
-    return Work(hungry_model(2), dataset)
+    return Work(hungry_model(), dataset)
 
 
 @planted("unknown-input", "scan that computes", "scan(", "Scan")

@@ -61,7 +61,7 @@ class Hungry(Steady):
     def train_step(self, data: Any) -> dict[str, Any]:
         """Multiply large matrices, and train."""
         x, y = data
-        seed = tf.eye(1024) * 0.5 + tf.reduce_sum(tf.cast(y, tf.float32)) * 0.0
+        seed = tf.random.uniform((512, 512)) / 512.0  # not constant, or it would be computed beforehand
         value = seed
         for _ in range(self._products):
             value = tf.matmul(value, seed)
@@ -81,7 +81,7 @@ def model(step_ms: float = 3.0) -> Any:
     return _compiled(Steady(max(1, round(turns_per_ms() * step_ms))))
 
 
-def hungry_model(products: int = 2) -> Any:
+def hungry_model(products: int = 6) -> Any:
     """Give a compiled model whose step takes all cores."""
     return _compiled(Hungry(products))
 
