@@ -65,15 +65,14 @@ class Hungry(Steady):
         value = seed
         for _ in range(self._products):
             value = tf.matmul(value, seed)
-        with tf.control_dependencies([value]):
-            y = tf.identity(y)
-        return super().train_step((x, y))
+        return super().train_step((x, tf.cast(y, tf.float32) + 1e-20 * value[0, 0]))
 
 
 @functools.cache
 def turns_per_ms() -> float:
-    """Find once how many turns of the chain take a millisecond."""
-    return turns_for(4.0) / 4.0
+    """Find once how many turns of the chain take a millisecond, on a core that nobody else uses."""
+    with tf.init_scope():  # also where a dataset's function is being traced
+        return max(turns_for(4.0) for _ in range(5)) / 4.0
 
 
 def model(step_ms: float = 3.0) -> Any:
