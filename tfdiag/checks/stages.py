@@ -12,8 +12,8 @@ from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Evidence
 
 __all__ = [
-    "LOCKED", "Others", "call_overhead", "calls", "fixed_parallelism", "input_checks", "is_generator", "is_map",
-    "is_python", "left_serial_by_the_job", "locked_evidence", "others", "overhead_part", "worth",
+    "LOCKED", "Others", "call_overhead", "calls", "fixed_parallelism", "input_checks", "is_generator",
+    "is_map", "is_python", "left_serial_by_the_job", "locked_evidence", "others", "overhead_part", "worth",
 ]  # fmt: skip
 
 LOCKED = 0.5

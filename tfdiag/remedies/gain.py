@@ -98,7 +98,7 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
     floor = min(rest, _replayed(analysis) or rest)
     after = max(then, floor)
     ends = (after, after * missed, after / _RULE, after * _RULE)
-    return speedup(analysis, min(after, mean), max(min(ends), floor), max(ends), source)
+    return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), source)
 
 
 def _predicted(analysis: Analysis, model: PipelineModel, rest: float) -> float:

@@ -21,7 +21,7 @@ _MEMORY = 0.5
 
 
 def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe:
-    """Predict the step when the function runs without the lock, for the same work, twice, or a quarter of it."""
+    """Predict the step when the function needs no lock, for the same work, twice, or a quarter of it."""
     cores = usable_cores(analysis.measurements)
 
     def gain(work: float) -> Maybe:
@@ -32,7 +32,7 @@ def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe
         return gain_of(
             analysis,
             fast,
-            f"the same work without a lock, on {cores:g} cores; the interval reaches from twice the work to a "
+            f"the same work without a lock, on {cores:g} cores; the interval is for twice the work to a "
             "quarter of it, because what TensorFlow operations take is not known before they are written",
         )
 
