@@ -101,7 +101,8 @@ def suggest(analysis: Analysis, check: str, input_cpu_s: float) -> Suggestion:
         id=f"{check}/data-service",
         check=check,
         text=(
-            f"Let tf.data service prepare the batches on {number} worker{plural} with cores like this machine's."
+            f"Let tf.data service prepare the batches on {number} worker{plural} with as many cores as this "
+            "machine has."
         ),
         code=code(number),
         predicted=predict(analysis, input_cpu_s),

@@ -32,6 +32,9 @@ from tfdiag.remedies.gain import hidden_by
 
 __all__ = ["CHECK"]
 
+_STRETCH = 2.0
+"""How much longer the work for a batch may take in the job than its stages took alone."""
+
 
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when overlap would hide a share of the step that is worth it."""
@@ -47,8 +50,10 @@ def run(analysis: Analysis) -> Iterator[Result]:
     rest = analysis.step.mean_s - wait
     # What overlap can hide of the wait: as much as there is step to hide it behind, and nothing of what
     # already works ahead.
-    part = hidden_by(analysis, with_prefetch(model)) if model.known else 1.0
-    hidden = min(part * wait, rest)
+    hidden = min(wait, rest)
+    if model.known:
+        part = hidden_by(analysis, with_prefetch(model))
+        hidden = min(part * wait, rest, _STRETCH * feed(model).in_step.seconds)
     cost = analysis.share(hidden)
     if not analysis.crosses(cost, facts.COST_SHARE):
         return
