@@ -313,7 +313,7 @@ def _each(sample: Sample) -> _Cost:
     # Parts may differ in length by one window; where they are few, the sum says more.
     value = (middle if len(parts) >= 6 else total / len(parts)) / each
     spread = (parts[-1 - len(parts) // 4] - parts[len(parts) // 4]) / each
-    cpu = sample.cpu_s * value / total  # of the middle part, as the rest of it
+    cpu = sample.cpu_s * value / total if total > 0 else 0.0  # of the middle part, as the rest of it
     return _Cost(value, max(0.0, value - spread), value + spread, cpu)
 
 

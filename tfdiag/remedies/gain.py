@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.analyse.pipeline import PipelineModel
 from tfdiag.analyse.prediction import feed, step_time
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["computing_share", "gain_of", "gain_with_input_at", "gain_without", "speedup"]
+__all__ = [
+    "computing_share", "gain_of", "gain_with_input_at", "gain_without", "hidden_by", "spanning", "speedup",
+]  # fmt: skip
 
 _RULE = 1.1
 """How far the rule may be off where it fits the job as it is."""
@@ -94,7 +98,7 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
     floor = min(rest, _replayed(analysis) or rest)
     after = max(then, floor)
     ends = (after, after * missed, after / _RULE, after * _RULE)
-    return speedup(analysis, min(after, mean), max(min(ends), floor), max(ends), source)
+    return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), source)
 
 
 def _predicted(analysis: Analysis, model: PipelineModel, rest: float) -> float:
@@ -116,3 +120,25 @@ def computing_share(analysis: Analysis) -> float:
     if isinstance(alone, Missing) or alone.batch.value <= 0:
         return 0.5
     return min(1.0, alone.cpu_per_batch_s / alone.batch.value)
+
+
+def spanning(expected: Maybe, *ends: Maybe) -> Maybe:
+    """Widen a prediction to those of the best and the worst case."""
+    if isinstance(expected, Missing):
+        return expected
+    known = [expected, *(end for end in ends if isinstance(end, Quantity))]
+    return replace(
+        expected,
+        low=min(one.value if one.low is None else one.low for one in known),
+        high=max(one.value if one.high is None else one.high for one in known),
+    )
+
+
+def hidden_by(analysis: Analysis, changed: PipelineModel) -> float:
+    """Give the part of the wait that the rule lets a changed pipeline hide, 0 to 1."""
+    if isinstance(analysis.step, Missing) or isinstance(analysis.pipeline, Missing):
+        return 0.0
+    rest = analysis.step.mean_s - analysis.segment("input_wait")
+    now = _predicted(analysis, analysis.pipeline, rest)
+    then = _predicted(analysis, changed, rest)
+    return min(1.0, max(0.0, (now - then) / (now - rest))) if now > rest else 0.0

@@ -5,59 +5,102 @@ from __future__ import annotations
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
-from tfdiag.model.quantity import Maybe, Missing
+from tfdiag.analyse.prediction import with_parallel, with_prefetch
+from tfdiag.model.pipeline import Edit
+from tfdiag.model.quantity import Maybe
 from tfdiag.model.report import Suggestion
-from tfdiag.remedies.gain import computing_share, gain_with_input_at
+from tfdiag.remedies.gain import computing_share, gain_of, spanning
 from tfdiag.remedies.pipeline_code import diff, written
 
-__all__ = ["predict", "suggest"]
+__all__ = ["UNSEEN", "UNTRIED", "predict", "suggest", "suggest_autotune", "suggest_tune"]
+
+UNTRIED = "not tried yet: this version only predicts"
+UNSEEN = "not tried: the stage could not be found in the dataset's graph"
 
 
-def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe:
+def predict(
+    analysis: Analysis, model: PipelineModel, stage: StageTime, *, python: bool, prefetch: bool = False
+) -> Maybe:
     """Predict the step when this stage uses all cores and the other stages stay as they are."""
-    if isinstance(analysis.step, Missing):
-        return analysis.step
     cores = usable_cores(analysis.measurements)
-    others = max((s.per_batch_s / s.parallelism for s in model.stages if s is not stage), default=0.0)
-    parallel = max(stage.per_batch_s / cores, others)
-    if not _calls_python(model, stage):
-        return gain_with_input_at(analysis, parallel, 1.3, f"the stage's time spread over {cores:g} cores")
+
+    def gain(locked: float | None, source: str) -> Maybe:
+        fast = with_parallel(model, stage, cores)
+        changed = next(other for one, other in zip(model.stages, fast.stages, strict=True) if one is stage)
+        fast = fast.changed(changed, locked=locked)
+        return gain_of(analysis, with_prefetch(fast) if prefetch else fast, source)
+
+    spread = f"the stage's time spread over {cores:g} cores"
+    if not python or stage.locked is not None:
+        held = f", but for the {stage.locked:.0%} that one thread at a time can do" if stage.locked else ""
+        return gain(stage.locked, spread + held)
     # Threads help a Python function while it waits; while it computes it mostly holds the lock.
     locked = computing_share(analysis)
-    expected = max(stage.per_batch_s * (locked + (1 - locked) / cores), others)
-    return gain_with_input_at(
-        analysis,
-        expected,
-        max(1.0, stage.per_batch_s / expected),
-        f"the stage's time spread over {cores:g} cores, but for the {locked:.0%} in which its Python "
-        "function computes and holds the interpreter's lock",
-        best_s=parallel,
-    )
+    source = f"{spread}, but for the {locked:.0%} in which its Python function computes and holds the lock"
+    return spanning(gain(locked, source), gain(0.0, spread), gain(1.0, spread))
 
 
-def _calls_python(model: PipelineModel, stage: StageTime) -> bool:
-    function = stage.label.partition("(")[2].rstrip(")").split(",")[0]
-    return function in model.python_functions
-
-
-def suggest(analysis: Analysis, check: str, model: PipelineModel, stage: StageTime) -> Suggestion:
+def suggest(
+    analysis: Analysis, check: str, model: PipelineModel, stage: StageTime, *, python: bool
+) -> Suggestion:
     """Suggest parallel calls for a map."""
-    chain = written(analysis)
-    target = stage.label if stage.label in chain else "map(…)"
-    function = target.removesuffix(")").removesuffix(", num_parallel_calls=…")
-    changed = f"{function}, num_parallel_calls=tf.data.AUTOTUNE)"
-    after = [changed if part == target else part for part in chain]
+    target = _target(analysis, stage)
     return Suggestion(
         id=f"{check}/parallel-map",
         check=check,
         text=f"Let {target} work on several elements at once: num_parallel_calls=tf.data.AUTOTUNE.",
-        code=diff(chain, after) if target in chain else (
-            "- dataset.map(fn)\n+ dataset.map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
-        ),
-        predicted=predict(analysis, model, stage),
+        code=_code(analysis, target),
+        predicted=predict(analysis, model, stage, python=python),
         risk=(
             "A function with side effects or random state is called in another order; the elements "
-            "keep their order."
+            "keep their order. Where that order does not matter, deterministic=False spares the wait for "
+            "slow elements as well."
         ),
-        reason="not tried yet: this version only predicts",
-    )  # fmt: skip
+        reason=UNTRIED if stage.id >= 0 else UNSEEN,
+        edits=(Edit("parallel", stage.id),) if stage.id >= 0 else (),
+    )
+
+
+def suggest_tune(analysis: Analysis, check: str, model: PipelineModel, stage: StageTime) -> Suggestion:
+    """Suggest to leave the number of calls to tf.data."""
+    target = _target(analysis, stage)
+    return Suggestion(
+        id=f"{check}/tune",
+        check=check,
+        text=f"Let tf.data choose how many calls {target} makes at a time: tf.data.AUTOTUNE.",
+        code=_code(analysis, target),
+        predicted=predict(analysis, model, stage, python=False),
+        risk="More threads take more memory, and cores that other work of the job may need.",
+        reason=UNTRIED if stage.id >= 0 else UNSEEN,
+        edits=(Edit("tune", stage.id),) if stage.id >= 0 else (),
+    )
+
+
+def suggest_autotune(
+    analysis: Analysis, check: str, model: PipelineModel, stage: StageTime, *, prefetch: bool
+) -> Suggestion:
+    """Suggest to let tf.data tune the pipeline."""
+    adds = " and adds a prefetch at the end" if prefetch else ""
+    return Suggestion(
+        id=f"{check}/autotune",
+        check=check,
+        text=f"Leave autotune on: tf.data then runs {stage.label} on all cores by itself{adds}.",
+        code="- options.autotune.enabled = False\n+ options.autotune.enabled = True",
+        predicted=predict(analysis, model, stage, python=False, prefetch=prefetch),
+        risk="tf.data takes threads and memory as it sees fit; options.autotune can limit both.",
+        reason=UNTRIED,
+        edits=(Edit("autotune"),),
+    )
+
+
+def _target(analysis: Analysis, stage: StageTime) -> str:
+    return stage.label if stage.label in written(analysis) else "map(…)"
+
+
+def _code(analysis: Analysis, target: str) -> str:
+    chain = written(analysis)
+    if target not in chain:
+        return "- dataset.map(fn)\n+ dataset.map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
+    function = target.partition(", num_parallel_calls=")[0].removesuffix(")")
+    changed = f"{function}, num_parallel_calls=tf.data.AUTOTUNE)"
+    return diff(chain, [changed if part == target else part for part in chain])

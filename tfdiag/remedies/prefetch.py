@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.prediction import with_prefetch
+from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Maybe, Missing
 from tfdiag.model.report import Suggestion
-from tfdiag.remedies.gain import gain_with_input_at
+from tfdiag.remedies.gain import gain_of, gain_with_input_at
 from tfdiag.remedies.pipeline_code import diff, written
 
 __all__ = ["predict", "suggest"]
@@ -16,6 +18,9 @@ _SPREAD = 1.25
 
 def predict(analysis: Analysis) -> Maybe:
     """Predict the step when input and step overlap."""
+    model = analysis.pipeline
+    if not isinstance(model, Missing) and model.known:
+        return gain_of(analysis, with_prefetch(model), "input and step overlapped, from the stages' times")
     alone = analysis.input_alone
     if isinstance(alone, Missing):
         return Missing(f"the input alone was not measured: {alone.reason}")
@@ -37,4 +42,5 @@ def suggest(analysis: Analysis, check: str) -> Suggestion:
         predicted=predict(analysis),
         risk="A few batches more are held in memory.",
         reason="not tried yet: this version only predicts",
+        edits=(Edit("prefetch"),),
     )

@@ -1,12 +1,14 @@
-"""A map that the runtime leaves serial is the slowest stage.
+"""A map that the runtime leaves serial is what the step waits for.
 
 What it measures
-    The time that each stage of the running pipeline needs for a batch, and on how many threads. It fires
-    when the slowest stage is a map on one thread, other cores are there, and the step waits for input.
+    What each thread of the running pipeline must do for a batch. It fires when the busiest one spends its
+    time in a map that works on one element at a time, other cores are there, and the step waits for input.
+    It leaves alone a map whose function hardly gains from threads (half of it or more is locked), one that
+    is mostly the overhead of being called (per-element-work), and one that is serial only because the job
+    switched autotune off (autotune-off).
 Why it matters
-    tf.data makes most maps parallel by itself, but not one with random state or a Python function, nor
-    any where its tuning is switched off. Such a map works on one element at a time while other cores
-    idle.
+    tf.data makes most maps parallel by itself, but not one with random state or a Python function. Such a
+    map works on one element at a time while other cores idle.
 How to fix it
     `dataset.map(fn, num_parallel_calls=tf.data.AUTOTUNE)`. Where the order of elements is free, add
     `deterministic=False`. A function that spends its time in Python holds the interpreter's lock: rewrite
@@ -23,63 +25,65 @@ from collections.abc import Iterator
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
-from tfdiag.checks import facts
-from tfdiag.checks.registry import Check, Result, Undecided, severity_of
+from tfdiag.checks import facts, stages
+from tfdiag.checks.registry import Check, Result, severity_of
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Evidence, Finding
 from tfdiag.remedies import parallel_map
 
 __all__ = ["CHECK"]
 
-_MAPS = ("Map", "MapAndBatch")
-_STAGE_SHARE = 0.5
-"""The map must be this part of all stages' time together, or it is not what the step waits for."""
+_OVERHEAD = 0.5
+"""From this part on a map is not slow for what it does but for being called so often."""
 
 
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when the step waits for a map on a single thread."""
-    wait = facts.input_wait(analysis)
-    cost = analysis.share(wait)
-    if not analysis.crosses(cost, facts.COST_SHARE) or usable_cores(analysis.measurements) < 2:
+    wait = facts.waits(analysis)
+    cores = usable_cores(analysis.measurements)
+    if not wait or cores < 2:
         return
-    model = facts.pipeline(analysis)
-    if not model.from_model:
-        raise Undecided("tf.data keeps no model of this pipeline, so its stages have no times")
-    slowest = model.slowest
-    if slowest is None or not slowest.serial or slowest.name.split("V")[0] not in _MAPS:
+    found = facts.bottleneck(analysis)
+    model, stage = found.model, found.stage
+    cost = wait * found.part
+    if not stages.is_map(stage) or not stage.serial or not stages.worth(analysis, cost):
         return
-    everything = sum(stage.per_batch_s for stage in model.stages)
-    part = slowest.per_batch_s / everything if everything > 0 else 0.0
-    if part < _STAGE_SHARE:
+    if stages.fixed_parallelism(model, stage) is not None or stages.left_serial_by_the_job(model, stage):
         return
+    overhead = stages.overhead_part(model, stage) or 0.0
+    if (stage.locked or 0.0) >= stages.LOCKED or overhead >= _OVERHEAD:
+        return
+    evidence = [
+        facts.wait_evidence(analysis, facts.COST_SHARE),
+        facts.stage_evidence(stage),
+        Evidence(
+            "threads of this stage",
+            Quantity(1.0, "threads", source="tf.data model" if model.from_model else "as written"),
+            Quantity(cores, "threads", source="usable cores"),
+            "below",
+        ),
+        *stages.locked_evidence(stage, below=True),
+    ]
+    if overhead:
+        evidence.append(
+            Evidence(
+                f"part of {stage.label} that is being called",
+                Quantity(overhead, "share", source="an empty function, for each of its calls"),
+                Quantity(_OVERHEAD, "share", origin="given"),
+                "below",
+            )
+        )
+    python = stages.is_python(model, stage)
     yield Result(
         Finding(
             check=CHECK.id,
-            title=f"{slowest.label} works on one element at a time and the step waits for it",
+            title=f"{stage.label} works on one element at a time and the step waits for it",
             severity=severity_of(cost),
-            cost=facts.share(cost, source="wait for input"),
-            evidence=(
-                facts.wait_evidence(analysis, facts.COST_SHARE),
-                Evidence(
-                    f"time of {slowest.label} for a batch",
-                    Quantity(slowest.per_batch_s, "s", source="tf.data model"),
-                ),
-                Evidence(
-                    f"part of {slowest.label} in all stages",
-                    Quantity(part, "share", source="tf.data model"),
-                    Quantity(_STAGE_SHARE, "share", origin="given"),
-                    "above",
-                ),
-                Evidence(
-                    "threads of this stage",
-                    Quantity(slowest.parallelism, "threads", source="tf.data model"),
-                    Quantity(usable_cores(analysis.measurements), "threads", source="usable cores"),
-                    "below",
-                ),
-            ),
-            where=slowest.label,
+            cost=facts.share(cost, source="wait for input, by this stage's part of it"),
+            evidence=tuple(evidence),
+            where=stage.label,
         ),
-        (parallel_map.suggest(analysis, CHECK.id, model, slowest),),
+        (parallel_map.suggest(analysis, CHECK.id, model, stage, python=python),),
     )
 
 

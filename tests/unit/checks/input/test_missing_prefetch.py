@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.synthetic import MS, chain, pipeline
+from tests.synthetic import MS, Part, chain, pipeline, sampled
 from tests.unit.checks.running import evidence, not_run, only, results, value, with_wait
 from tfdiag.checks.input.missing_prefetch import CHECK
+from tfdiag.model.pipeline import Edit, Pipeline
 from tfdiag.model.quantity import Missing, Quantity
 
 SERIAL = chain(
@@ -77,11 +78,39 @@ def test_suggests_prefetch_in_the_callers_words():
     )
     assert isinstance(suggestion.predicted, Quantity)
     assert suggestion.predicted.value == pytest.approx(100 / 70)
+    assert suggestion.edits == (Edit("prefetch"),)
+
+
+def ahead(own: float) -> Pipeline:
+    """Give a parallel map of 50 ms, and a batch of so much that nothing does ahead of the step."""
+    return sampled(
+        Part("Range", "range(…)"),
+        Part("ParallelMap", "map(decode)", 5 * MS, 1.0, {"parallelism": 1}),
+        Part("Batch", "batch(10)", own, 1.0, {"size": 10}),
+        prefetch_injected=False,
+    )
+
+
+@pytest.mark.parametrize(("own", "fires"), [(0.0, False), (1 * MS, False), (30 * MS, True)])
+def test_silent_when_the_pipeline_hides_what_there_is(own: float, fires: bool):
+    """What works ahead without a prefetch has nothing to gain from one; what is left for the step has."""
+    assert bool(results(CHECK, **with_wait(0.4), pipeline=ahead(own))) is fires
+
+
+def test_samples_stand_in_for_the_input_alone():
+    """With times of stages the input need not have been read alone."""
+    of = sampled(Part("Range", "range(…)"), Part("Map", "map(f)", 30 * MS), prefetch_injected=False)
+    found = only(CHECK, **with_wait(0.3), pipeline=of)
+    assert value(found, "work for a batch that nothing does ahead of the step") == pytest.approx(30 * MS)
+    (suggestion,) = found.suggestions
+    assert isinstance(suggestion.predicted, Quantity)
+    assert suggestion.predicted.value == pytest.approx(100 / 70)
 
 
 def test_undecided_without_the_input_alone():
-    """What overlap hides is not known without the input's own time."""
-    assert "no time for the input alone" in not_run(CHECK, **with_wait(0.3), pipeline=SERIAL)
+    """What overlap hides is not known without the input's own time, or those of its stages."""
+    of = pipeline("range(…)", "map(f)", prefetch_injected=False)
+    assert "no time for the input alone" in not_run(CHECK, **with_wait(0.3), pipeline=of)
 
 
 def test_undecided_without_the_pipeline():

@@ -1,0 +1,102 @@
+"""Input and step fight for the same cores.
+
+What it measures
+    The processor time of the input and of the step together, for one step, against what the cores have in
+    that time; and the most that a single thread of the input must do. It fires when the step waits, both
+    together take 85% or more of the cores, no thread alone takes 85% of the step, and no other check knows
+    a cause in the pipeline itself.
+Why it matters
+    Where all cores are busy, no setting of tf.data helps: whatever runs in parallel takes its time from
+    the step, or from other parts of the input.
+How to fix it
+    Do less work for a batch (cache it, store it as it is needed), or do it on other machines: tf.data
+    service spreads a pipeline over workers.
+When to ignore it
+    When there is no other machine, and the work must be done at every step.
+References
+    https://www.tensorflow.org/api_docs/python/tf/data/experimental/service
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.breakdown import usable_cores
+from tfdiag.analyse.prediction import feed
+from tfdiag.checks import facts, registry, stages
+from tfdiag.checks.registry import Check, Result, Undecided, severity_of
+from tfdiag.model.measurements import Live
+from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.report import Evidence, Finding
+from tfdiag.remedies import data_service
+
+__all__ = ["CHECK"]
+
+_FULL = 0.85
+"""Cores are full, and a thread is, from this part of the step on."""
+_LESS_WORK = "uncached-work"
+"""Sparing the work is better than spreading it."""
+
+
+def run(analysis: Analysis) -> Iterator[Result]:
+    """Fire when the cores are what input and step wait for."""
+    wait = facts.waits(analysis)
+    if not wait:
+        return
+    model = facts.pipeline(analysis)
+    if not model.known:
+        raise Undecided("the stages of this pipeline have no times, so one slow thread can't be ruled out")
+    assert not isinstance(analysis.step, Missing)
+    mean = analysis.step.mean_s
+    fed = feed(model)
+    if fed.limit.seconds >= _FULL * mean:
+        return
+    if isinstance(analysis.replay, Missing):
+        raise Undecided(f"the processor time of the step is not known: {analysis.replay.reason}")
+    if model.sampled:
+        input_cpu = fed.cpu_s
+    elif not isinstance(analysis.input_alone, Missing):
+        input_cpu = analysis.input_alone.cpu_per_batch_s
+    else:
+        raise Undecided(f"the processor time of the input is not known: {analysis.input_alone.reason}")
+    live = analysis.measurements.live
+    step_cpu = analysis.replay.cpu_per_call_s / (live.steps_per_call if isinstance(live, Live) else 1)
+    cores = usable_cores(analysis.measurements)
+    there = cores * mean
+    if input_cpu + step_cpu < _FULL * there:
+        return
+    spared = tuple(check for check in registry.all_checks() if check.id == _LESS_WORK)
+    causes = stages.input_checks(but=CHECK.id, rank=0) + spared
+    if stages.others(analysis, causes).found:
+        return
+    source = "samples of the stages" if model.sampled else "input alone"
+    yield Result(
+        Finding(
+            check=CHECK.id,
+            title=f"Input and step together need all of the {cores:g} cores",
+            severity=severity_of(wait),
+            cost=facts.share(wait, source="wait for input"),
+            evidence=(
+                facts.wait_evidence(analysis, facts.COST_SHARE),
+                Evidence(
+                    "processor time of input and step for a step",
+                    Quantity(input_cpu + step_cpu, "s", source=f"{source}, and replay"),
+                    Quantity(_FULL * there, "s", origin="given"),
+                    "above",
+                ),
+                Evidence("of this, the input", Quantity(input_cpu, "s", source=source)),
+                Evidence(
+                    "the most that one thread of the input must do for a batch",
+                    Quantity(fed.limit.seconds, "s", source=source if model.sampled else "tf.data model"),
+                    Quantity(_FULL * mean, "s", origin="given"),
+                    "below",
+                ),
+            ),
+            where="the input",
+        ),
+        (data_service.suggest(analysis, CHECK.id, input_cpu),),
+    )
+
+
+CHECK = Check("input-cpu-contention", "Input and step fight for the cores", "input", __doc__, run, rank=2)
