@@ -60,7 +60,9 @@ def size_of(analysis: Analysis, stage: StageTime) -> Maybe:
         return Missing(f"the size of an element of {stage.label} is not known")
     count = stage.node.cardinality if stage.node is not None else None
     if count is not None and count > 0:
-        return Quantity(each * count, "B", origin="estimated", source="elements × their size", count=count)
+        return Quantity(
+            each * count, "B", origin="estimated", source="elements times their size", count=count
+        )
     steps = analysis.measurements.job.steps_per_epoch
     if isinstance(steps, Missing):
         return Missing(f"how many elements {stage.label} gives is not known: {steps.reason}")
@@ -68,7 +70,7 @@ def size_of(analysis: Analysis, stage: StageTime) -> Maybe:
         each * stage.per_batch * steps.value,
         "B",
         origin="estimated",
-        source="elements of an epoch × their size",
+        source="elements of an epoch times their size",
     )
 
 

@@ -67,7 +67,7 @@ def suggest_interleave(
         text=f"Read {count} files at a time: interleave them, with num_parallel_calls=tf.data.AUTOTUNE.",
         code=_interleaved(chain, stage, arguments),
         predicted=predict(analysis, model, stage, count, f"{count} files read at a time"),
-        risk="The order of elements changes (the same in every pass); more files are open, with a buffer each.",
+        risk="Elements come in another order, the same in every pass; more files are open at a time.",
         reason="not tried yet: this version only predicts",
         edits=(Edit("interleave", stage.id, count),) if stage.id >= 0 else (),
     )

@@ -1,15 +1,15 @@
 """Unpacking compressed files is what the step waits for.
 
 What it measures
-    The time that the reading stage needs for a batch, alone on one thread, the part of it in which a processor
-    works, and the compression that it was told. It fires when the step waits for this stage, its files are
-    compressed, and it computes for more than half of its time.
+    The time that the reading stage needs for a batch, alone on one thread, the part of it in which a
+    processor works, and the compression that it was told. It fires when the step waits for this stage,
+    its files are compressed, and it computes for more than half of its time.
 Why it matters
-    GZIP and ZLIB give some 100 to 400 MB/s on a core, and a file can only be unpacked from its beginning on
-    one thread. Storage that is faster than that is held up by it.
+    GZIP and ZLIB give some 100 to 400 MB/s on a core, and a file can only be unpacked from its
+    beginning on one thread. Storage that is faster than that is held up by it.
 How to fix it
-    Write the files without compression, or compress only what is large inside the records (JPEG, PNG). With
-    several files, unpack them side by side: `interleave` with `num_parallel_calls`.
+    Write the files without compression, or compress only what is large inside the records (JPEG, PNG).
+    With several files, unpack them side by side: `interleave` with `num_parallel_calls`.
 When to ignore it
     When storage or network is slower than unpacking, so that larger files would take longer.
 References

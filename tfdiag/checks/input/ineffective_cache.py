@@ -1,15 +1,16 @@
 """A cache is there, and the work goes on.
 
 What it measures
-    Where the cache stands, which work lies behind it although it is the same in every pass, and whether the
-    stages below it still give elements after several passes. It fires when the step waits for work
+    Where the cache stands, which work lies behind it although it is the same in every pass, and whether
+    the stages below it still give elements after several passes. It fires when the step waits for work
     that a cache in the right place would spare.
 Why it matters
-    A cache spares only what lies below it. And it is used only once it has been filled to its end: one that is
-    read in part (`cache().take(n)`) or that never ends (`repeat().cache()`) is filled anew in each epoch.
+    A cache spares only what lies below it. And it is used only once it has been filled to its end: one
+    that is read in part (`cache().take(n)`) or that never ends (`repeat().cache()`) is filled anew in
+    each epoch.
 How to fix it
-    Put `cache()` behind the expensive stage and before everything random; put `take` below it and `repeat` behind
-    it.
+    Put `cache()` behind the expensive stage and before everything random; put `take` below it and
+    `repeat` behind it.
 When to ignore it
     When the result of the expensive stage does not fit in memory and its input does.
 References

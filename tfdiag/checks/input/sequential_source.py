@@ -1,16 +1,16 @@
 """Files are read one after the other while the step waits.
 
 What it measures
-    The time that the reading stage needs for a batch, alone on one thread, and how many files or datasets it
-    takes its elements from. It fires when the step waits for this stage, there are at least two files, and
-    either other cores are free or the stage mostly waits itself.
+    The time that the reading stage needs for a batch, alone on one thread, and how many files or
+    datasets it takes its elements from. It fires when the step waits for this stage, there are at least
+    two files, and either other cores are free or the stage mostly waits itself.
 Why it matters
-    A reader without an interleave works on one file on one thread: other cores idle, and each wait for storage
-    is a wait for all.
+    A reader without an interleave works on one file on one thread: other cores idle, and each wait for
+    storage is a wait for all.
 How to fix it
-    `files.interleave(tf.data.TFRecordDataset, cycle_length=n, num_parallel_calls=tf.data.AUTOTUNE)`. Give
-    `cycle_length`: left out, TensorFlow takes a third of the cores. Where the order of elements is free, add
-    `deterministic=False`, so that one slow file holds up nobody.
+    `files.interleave(tf.data.TFRecordDataset, cycle_length=n, num_parallel_calls=tf.data.AUTOTUNE)`.
+    Give `cycle_length`: left out, TensorFlow takes a third of the cores. Where the order of elements is
+    free, add `deterministic=False`, so that one slow file holds up nobody.
 When to ignore it
     When the elements must come in the order of the files.
 References

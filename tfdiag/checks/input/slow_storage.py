@@ -1,16 +1,16 @@
 """The step waits for reads, and the processors idle.
 
 What it measures
-    The time that a stage which reads files needs for a batch, alone on one thread, the part of it in which no
-    processor works, and the bytes that come out of it in a second. It fires when the step waits for this
-    stage, at least half of its time is waiting, and it can't just take several files instead of one
-    (that is `sequential-source`).
+    The time that a stage which reads files needs for a batch, alone on one thread, the part of it in
+    which no processor works, and the bytes that come out of it in a second. It fires when the step
+    waits for this stage, at least half of its time is waiting, and it can't just take several files
+    instead of one (that is `sequential-source`).
 Why it matters
-    Network file systems, object stores and cold disks answer late, or let only so many bytes through. More
-    threads help against the first; against the second only fewer or nearer bytes do.
+    Network file systems, object stores and cold disks answer late, or let only so many bytes through.
+    More threads help against the first; against the second only fewer or nearer bytes do.
 How to fix it
-    Read more at a time than there are cores (`num_parallel_calls=32`), keep what fits in memory (`cache()`),
-    copy the data to a local disk, and pack many small files into few large ones.
+    Read more at a time than there are cores (`num_parallel_calls=32`), keep what fits in memory
+    (`cache()`), copy the data to a local disk, and pack many small files into few large ones.
 When to ignore it
     When the first epoch only is slow: the system keeps files that were read in memory.
 References

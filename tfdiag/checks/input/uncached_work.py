@@ -1,11 +1,13 @@
 """The same expensive work is done in every epoch although its result fits in memory.
 
 What it measures
-    The time for a batch of all stages up to the last one that gives the same elements in every pass, as part of
-    what the step waits for, and the memory that these elements take: their number times their size. It fires
-    when this is at least half of what the step waits for and takes no more than half of the memory.
+    The time for a batch of all stages up to the last one that gives the same elements in every pass, as
+    part of what the step waits for, and the memory that these elements take: their number times their
+    size. It fires when this is at least half of what the step waits for and takes no more than half of
+    the memory.
 Why it matters
-    Reading and decoding give the same in each epoch. Kept in memory, they cost one epoch instead of all.
+    Reading and decoding give the same in each epoch. Kept in memory, they cost one epoch instead of
+    all.
 How to fix it
     `cache()` behind the expensive stage and before `shuffle`, `repeat` and everything random.
 When to ignore it
