@@ -11,8 +11,8 @@ from tfdiag.analyse.prediction import with_cache
 from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Suggestion
-from tfdiag.remedies.gain import gain_of
 from tfdiag.remedies.pipeline_code import diff, written
+from tfdiag.remedies.sparing import gain_of_sparing
 
 __all__ = ["FREE_PART", "Place", "code_of_cache", "places", "predict", "size_of", "suggest"]
 
@@ -76,7 +76,9 @@ def size_of(analysis: Analysis, stage: StageTime) -> Maybe:
 
 def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe:
     """Predict the step once the cache is full."""
-    return gain_of(analysis, with_cache(model, stage), f"everything up to {stage.label} read from memory")
+    return gain_of_sparing(
+        analysis, with_cache(model, stage), f"everything up to {stage.label} read from memory"
+    )
 
 
 def code_of_cache(chain: list[str], stage: StageTime) -> str:

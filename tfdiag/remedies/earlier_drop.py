@@ -6,8 +6,9 @@ from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 from tfdiag.model.quantity import Missing
 from tfdiag.model.report import Suggestion
-from tfdiag.remedies.gain import gain_of, gain_without
+from tfdiag.remedies.gain import gain_without
 from tfdiag.remedies.reordering import code_of_move, spared, swaps
+from tfdiag.remedies.sparing import gain_of_sparing
 
 __all__ = ["suggest", "suggest_skip"]
 
@@ -35,14 +36,14 @@ def suggest(
     drop: StageTime,
     passed: list[StageTime] | None,
 ) -> Suggestion:
-    """Suggest to drop below a stage; `passed` are those on the way, None where that may change the elements."""
+    """Suggest to drop below a stage; `passed` are those on the way; None: the elements may change."""
     less = [stage] if passed is None else passed
     return Suggestion(
         id=f"{check}/drop-first",
         check=check,
         text=_text(stage, drop, passed),
         code=code_of_move(analysis, drop, stage),
-        predicted=gain_of(
+        predicted=gain_of_sparing(
             analysis, spared(model, less, 1 / drop.ratio), f"1 of {drop.ratio:.3g} elements worked on"
         ),
         risk=_risk(passed),

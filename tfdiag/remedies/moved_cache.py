@@ -10,8 +10,8 @@ from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Suggestion
 from tfdiag.remedies.caching import size_of
-from tfdiag.remedies.gain import gain_of
 from tfdiag.remedies.pipeline_code import diff, written
+from tfdiag.remedies.sparing import gain_of_sparing
 
 __all__ = ["suggest", "suggest_completing"]
 
@@ -34,7 +34,7 @@ def suggest(
         check=check,
         text=f"Move the cache behind {stage.label}.",
         code=code,
-        predicted=gain_of(
+        predicted=gain_of_sparing(
             analysis, with_cache(model, stage), f"everything up to {stage.label} read from memory"
         ),
         risk=f"It takes {takes} of memory; the first epoch is no faster."
@@ -56,7 +56,7 @@ def suggest_completing(
     changed: PipelineModel,
 ) -> Suggestion:
     """Suggest an order in which the cache comes to its end."""
-    predicted = gain_of(analysis, changed, "everything below the cache read from memory")
+    predicted = gain_of_sparing(analysis, changed, "everything below the cache read from memory")
     edits: tuple[Edit, ...] = ()
     chain = written(analysis)
     old, new = "- dataset.cache().take(n).repeat()", "+ dataset.take(n).cache().repeat()"

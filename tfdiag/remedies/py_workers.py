@@ -103,7 +103,7 @@ def suggest(analysis: Analysis, check: str, source: PyInput) -> Suggestion:
             edits=(Edit("workers", value=workers),),
         )
     risk = (
-        "Each process has a copy of the object, which must be picklable, and its memory; forking a process in "
+        "Each process has a copy of the object, which must be picklable, with its memory; forking one in "
         "which TensorFlow has threads can hang."
     )
     if source.picklable:

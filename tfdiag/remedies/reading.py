@@ -10,8 +10,8 @@ from tfdiag.analyse.prediction import with_parallel
 from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Maybe, Quantity
 from tfdiag.model.report import Suggestion
-from tfdiag.remedies.gain import gain_of
 from tfdiag.remedies.pipeline_code import diff, written
+from tfdiag.remedies.sparing import gain_of_sparing
 
 __all__ = ["MOST_STREAMS", "predict", "streams_of", "suggest_interleave", "suggest_parallel_reads"]
 
@@ -37,9 +37,9 @@ def predict(analysis: Analysis, model: PipelineModel, stage: StageTime, streams:
 
     How much of it storage stands is not known, so the prediction reaches down to a part of the streams.
     """
-    expected = gain_of(analysis, _read(analysis, model, stage, streams), source)
+    expected = gain_of_sparing(analysis, _read(analysis, model, stage, streams), source)
     fewer = max(1.0, stage.parallelism, streams / _PESSIMIST)
-    worst = gain_of(analysis, _read(analysis, model, stage, fewer), source)
+    worst = gain_of_sparing(analysis, _read(analysis, model, stage, fewer), source)
     if not isinstance(expected, Quantity) or not isinstance(worst, Quantity) or not stage.waiting:
         return expected
     assert expected.low is not None

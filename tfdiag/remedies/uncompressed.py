@@ -6,8 +6,8 @@ from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Suggestion
-from tfdiag.remedies.gain import gain_of
 from tfdiag.remedies.pipeline_code import diff, written
+from tfdiag.remedies.sparing import gain_of_sparing
 
 __all__ = ["predict", "suggest"]
 
@@ -24,7 +24,7 @@ def predict(analysis: Analysis, model: PipelineModel, stage: StageTime) -> Maybe
     size = stage.element_bytes * stage.per_batch
     source = f"its bytes read at {_BYTES_PER_S / 1e9:g} GB/s on a thread, an assumption"
     slow, middle, fast = (
-        gain_of(analysis, _reading_at(model, stage, size / rate), source)
+        gain_of_sparing(analysis, _reading_at(model, stage, size / rate), source)
         for rate in (_SLOW, _BYTES_PER_S, _FAST)
     )
     if not isinstance(middle, Quantity) or not isinstance(slow, Quantity) or not isinstance(fast, Quantity):

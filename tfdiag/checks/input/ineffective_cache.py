@@ -124,7 +124,7 @@ def _never_full(
         evidence.append(
             Evidence(
                 f"elements that {cut.label} takes of the cache",
-                Quantity(_taken(model, cache, cut), "elements", source="graph"),
+                Quantity(_taken(cache, cut), "elements", source="graph"),
                 Quantity(cache.node.cardinality or 0, "elements", source="graph"),
                 "below",
             )
@@ -158,12 +158,12 @@ def _cut_short(model: PipelineModel, cache: StageTime) -> StageTime | None:
         if kind(stage) == "Repeat":
             return None
         size = stage.node.size if stage.node is not None else None
-        if kind(stage) == "Take" and size and size > 0 and _taken(model, cache, stage) < count:
+        if kind(stage) == "Take" and size and size > 0 and _taken(cache, stage) < count:
             return stage
     return None
 
 
-def _taken(model: PipelineModel, cache: StageTime, take: StageTime) -> float:
+def _taken(cache: StageTime, take: StageTime) -> float:
     assert take.node is not None
     # Batches are of several elements; what is shuffled ahead of the take does not change their number.
     each = cache.per_batch / take.per_batch if take.per_batch > 0 else 1.0
