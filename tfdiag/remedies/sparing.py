@@ -1,4 +1,4 @@
-"""The gain of changes that only take work away, or spread it: they may bring nothing, but they cost nothing."""
+"""The gain of changes that only take work away, or spread it: at worst they bring nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["gain_of_sparing"]
 
 
 def gain_of_sparing(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
-    """Predict the step with the changed pipeline; where the rule is unsure, it is about how much is gained."""
+    """Predict the step with the changed pipeline; the rule is unsure of how much is gained."""
     gain = gain_of(analysis, changed, source)
     if isinstance(gain, Missing) or gain.low is None or gain.high is None:
         return gain

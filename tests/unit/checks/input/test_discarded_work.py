@@ -71,7 +71,7 @@ def test_suggests_to_shard_first():
     """Shard and a pure map commute."""
     (suggestion,) = only(CHECK, **with_wait(0.4), pipeline=sharded()).suggestions
     assert suggestion.edits == (Edit("swap", 2),)
-    assert "+     .shard(4, 0)\n      .map(decode)\n-     .shard(4, 0)" in suggestion.code
+    assert "-     .map(decode)\n      .shard(4, 0)\n+     .map(decode)" in suggestion.code
     assert isinstance(suggestion.predicted, Quantity)
     assert suggestion.predicted.value == pytest.approx(100 / 60)
 

@@ -18,7 +18,7 @@ BATCH = Part("Batch", "batch(10)", 0.0, node={"size": 10})
 
 def cache(count: int = 1000) -> Part:
     """Give a cache of so many elements; reading from it is nearly free."""
-    return Part("Cache", "cache()", 0.0, node={"cardinality": count})
+    return Part("Cache", "cache()", 1e-9, node={"cardinality": count})
 
 
 def mapped(part: float = 1.0, **function: Any) -> Part:
@@ -79,7 +79,7 @@ def test_fires_when_the_stage_is_half_of_the_work(part: float, fires: bool):
     assert bool(results(CHECK, **with_wait(0.4), pipeline=of)) is fires
 
 
-@pytest.mark.parametrize(("size", "fires"), [(2**22, True), (2**22 + 1e5, False)])
+@pytest.mark.parametrize(("size", "fires"), [(2**22, True), (2**22 + 2e5, False)])
 def test_fires_when_it_fits(size: float, fires: bool):
     """1000 elements of 4 MiB are just under half of the 8 GiB."""
     of = sampled(SOURCE, cache(), mapped(), BATCH, bytes_each=size)

@@ -23,7 +23,7 @@ def reading(
     return sampled(
         Part("TensorSlice", "from_tensor_slices(…)", 1e-9, node={"cardinality": 8}),
         Part(op, label, part * 10 * MS, cpu, {"files": (8, 10**9), **node}),
-        *([Part("Cache", "cache()")] if cache else []),
+        *([Part("Cache", "cache()", 1e-9)] if cache else []),
         Part("Map", "map(decode)", (1 - part) * 10 * MS, 1.0, {"function": Function("decode")}),
         Part("Batch", "batch(10)", 0.0, node={"size": 10}),
     )

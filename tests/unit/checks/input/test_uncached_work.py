@@ -12,6 +12,7 @@ from tfdiag.checks.input.uncached_work import CHECK
 from tfdiag.model.pipeline import Edit, Function, Pipeline
 from tfdiag.model.quantity import Quantity
 
+DECODE = Function("decode")
 EPOCHS: dict[str, Any] = {"job": {"epochs": 5}}
 
 
@@ -21,7 +22,7 @@ def decoding(
     count: int | None = 1000,
     behind: tuple[Part, ...] = (),
     before: tuple[Part, ...] = (),
-    function: Function = Function("decode"),
+    function: Function = DECODE,
     size: float = 1000.0,
 ) -> Pipeline:
     """Give a pipeline that takes 100 ms for a batch of ten, this part of it in what could be cached."""
@@ -81,7 +82,7 @@ def test_is_silent_behind_what_differs(before: Part):
 
 def test_is_silent_where_there_is_a_cache():
     """A cache behind it spares the work already."""
-    of = decoding(behind=(Part("Cache", "cache()"),))
+    of = decoding(behind=(Part("Cache", "cache()", 1e-9),))
     assert not results(CHECK, **with_wait(0.4), pipeline=of, **EPOCHS)
 
 
