@@ -352,6 +352,8 @@ def sampled(
         taken = size if part.op in ("Batch", "ParallelBatch", "PaddedBatch", "Shard") else 1
         each = below * taken + part.each_s
         cpu = below_cpu * taken + part.each_s * part.cpu
+        if part.op == "Cache":  # it is full
+            each, cpu = part.each_s, part.each_s * part.cpu
         inputs = (index - 1,) if index else ()
         nodes.append(Node(index, f"{part.op}Dataset", part.label, inputs, **part.node))
         samples.append(_sample("prefix", index, each, cpu, bytes_each))

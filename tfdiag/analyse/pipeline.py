@@ -61,6 +61,8 @@ class StageTime:
     """How often its function is called for a batch."""
     first_s: float = 0.0
     """Time to its first element."""
+    advancing: bool | None = None
+    """It gave elements between the two readings of what runs; None where there was one, or none."""
 
     @property
     def base(self) -> str:
@@ -208,9 +210,16 @@ def _from_runtime(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ..
                 tunable=_tunable(stage),
                 buffered=stage.buffered,
                 node=node,
+                advancing=_advancing(stage, before),
             )
         )
     return tuple(found)
+
+
+def _advancing(stage: Stage, before: dict[int, Stage]) -> bool | None:
+    """Say whether a stage gave elements in the steady state."""
+    earlier = before.get(stage.id)
+    return None if earlier is None else stage.elements > earlier.elements
 
 
 def _elements(stage: Stage, before: dict[int, Stage]) -> int:
@@ -290,6 +299,7 @@ def _from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]
                 batched_s=fast,
                 calls_per_batch=calls,
                 first_s=next((s.first_s for s in pipeline.samples if s.node == node.id), 0.0),
+                advancing=_advancing(stage, before) if stage is not None else None,
             )
         )
     return _with_injected(found, order, matched)
