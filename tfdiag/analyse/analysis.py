@@ -52,6 +52,16 @@ class Analysis:
         value = self.step.segments[name]
         return value.value if isinstance(value, Quantity) else 0.0
 
+    def between_epochs(self) -> tuple[float, float]:
+        """Give what a step bears of epochs' ends and of their first batches: no input works ahead there."""
+        steady, live = self.steady, self.measurements.live
+        if isinstance(steady, Missing) or isinstance(live, Missing):
+            return 0.0, 0.0
+        if isinstance(steady.boundary, Missing) or isinstance(steady.calls_per_epoch, Missing):
+            return 0.0, 0.0
+        steps = max(1.0, steady.calls_per_epoch.value) * live.steps_per_call
+        return steady.boundary.total_s / steps, steady.boundary.restart_s / steps
+
     def host_item(self, name: str) -> float:
         """Give the seconds of one part of the host segment."""
         if isinstance(self.step, Missing):

@@ -26,6 +26,7 @@ from tfdiag.collect.inputs import Input
 from tfdiag.collect.job import batch_facts, describe
 from tfdiag.collect.loop import run_own_loop
 from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
+from tfdiag.collect.py_input import measure_py_input
 from tfdiag.collect.recorder import EndOfRun, Recorder
 from tfdiag.collect.redirect import redirect_files
 from tfdiag.collect.sampler import HostSampler
@@ -45,7 +46,7 @@ from tfdiag.model.measurements import (
     Overhead,
     Replay,
 )
-from tfdiag.model.pipeline import Pipeline
+from tfdiag.model.pipeline import Pipeline, PyInput
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Request", "collect"]
@@ -468,6 +469,8 @@ class _Collection:
         x = self.request.source.data.get("x")
         folder = str(self.folder)
         described = describe_pipeline(x, self.recorder, folder)
+        if keras.is_py_dataset(x):
+            return self._with_py_input(worker, x, described, live)
         if isinstance(described, Missing) or not described.graph:
             return described
         if self.request.source.exhausts:
@@ -494,6 +497,30 @@ class _Collection:
                 return replace(described, samples_missing=found.reason)
             result: Pipeline = found
             return result
+
+    def _with_py_input(
+        self, worker: Worker, dataset: Any, described: Pipeline | Missing, live: Live | Missing
+    ) -> Pipeline | Missing:
+        """Ask a PyDataset for batches directly, where the step waits for them."""
+        if hardly_waits(live):
+            return described
+        self._say("asking the PyDataset for batches")
+        with self._phase("stages of the input"):
+            until = self.deadline.share(_SAMPLES_SHARE, _SAMPLES_AT_MOST_S)
+
+            def work() -> PyInput:
+                return measure_py_input(
+                    dataset,
+                    cores=host.cores(),
+                    until=until,
+                    clock=self.request.clock,
+                    should_stop=lambda: self.stopped_hard,
+                )
+
+            asked: PyInput | Missing = self._guarded(worker, work, "asking the PyDataset for batches")
+        if isinstance(described, Missing):
+            described = Pipeline(missing=described.reason, graph_missing="a PyDataset has no graph")
+        return replace(described, py_input=asked)
 
     def _pace(self) -> replay.Pace:
         """Say how long the job leaves between the work of two steps, and whether it idles meanwhile."""

@@ -64,16 +64,19 @@ def gain_with_input_at(
     if isinstance(analysis.step, Missing):
         return analysis.step
     wait = analysis.segment("input_wait")
-    rest = analysis.step.mean_s - wait
+    ends, restart = analysis.between_epochs()
+    rest = analysis.step.mean_s - wait - ends
     floor = rest
     if not isinstance(analysis.input_alone, Missing) and not isinstance(analysis.replay, Missing):
         live = analysis.measurements.live
         per_call = 1.0 if isinstance(live, Missing) else 1.0 / live.steps_per_call
         busy = analysis.input_alone.cpu_per_batch_s + analysis.replay.cpu_per_call_s * per_call
         floor = max(rest, busy / usable_cores(analysis.measurements))
-    after = min(max(floor, input_s), analysis.step.mean_s)
-    slow = min(max(floor, input_s * spread), analysis.step.mean_s)
-    return speedup(analysis, after, max(rest, input_s * 0.9 if best_s is None else best_s), slow, source)
+    outside = ends + restart
+    after = min(outside + max(floor, input_s), analysis.step.mean_s)
+    slow = min(outside + max(floor, input_s * spread), analysis.step.mean_s)
+    best = ends + max(rest, input_s * 0.9 if best_s is None else best_s)
+    return speedup(analysis, after, best, slow, source)
 
 
 def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
@@ -91,8 +94,8 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
         return wait
     mean = analysis.step.mean_s
     rest = mean - wait.value
-    now = _predicted(analysis, analysis.pipeline, rest)
-    then = _predicted(analysis, changed, rest)
+    now = _predicted(analysis, analysis.pipeline)
+    then = _predicted(analysis, changed)
     missed = mean / now if now > 0 else 1.0
     # Within the miss of the rule, and never slower than nothing but waiting less would make it.
     floor = min(rest, _replayed(analysis) or rest)
@@ -101,12 +104,16 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
     return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), source)
 
 
-def _predicted(analysis: Analysis, model: PipelineModel, rest: float) -> float:
+def _predicted(analysis: Analysis, model: PipelineModel) -> float:
+    assert not isinstance(analysis.step, Missing)
+    ends, restart = analysis.between_epochs()
+    rest = analysis.step.mean_s - analysis.segment("input_wait") - ends
     cpu = 0.0
     if not isinstance(analysis.replay, Missing):
         live = analysis.measurements.live
         cpu = analysis.replay.cpu_per_call_s / (1 if isinstance(live, Missing) else live.steps_per_call)
-    return step_time(feed(model), rest_s=rest, step_cpu_s=cpu, cores=usable_cores(analysis.measurements))
+    cores = usable_cores(analysis.measurements)
+    return ends + restart + step_time(feed(model), rest_s=rest, step_cpu_s=cpu, cores=cores)
 
 
 def _replayed(analysis: Analysis) -> float | None:
@@ -139,6 +146,6 @@ def hidden_by(analysis: Analysis, changed: PipelineModel) -> float:
     if isinstance(analysis.step, Missing) or isinstance(analysis.pipeline, Missing):
         return 0.0
     rest = analysis.step.mean_s - analysis.segment("input_wait")
-    now = _predicted(analysis, analysis.pipeline, rest)
-    then = _predicted(analysis, changed, rest)
+    now = _predicted(analysis, analysis.pipeline)
+    then = _predicted(analysis, changed)
     return min(1.0, max(0.0, (now - then) / (now - rest))) if now > rest else 0.0
