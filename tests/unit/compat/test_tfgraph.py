@@ -468,6 +468,22 @@ def test_serial() -> None:
     assert flat == Counter(v for batch in values(edited.build()) for v in batch)
 
 
+def test_serial_within_functions() -> None:
+    """Datasets that functions make work on one element at a time too."""
+
+    def inner(v: Any) -> Any:
+        made = some(v).interleave(some, num_parallel_calls=tf.data.AUTOTUNE)
+        return made.map(increment, num_parallel_calls=2).batch(2, num_parallel_calls=2).prefetch(2)
+
+    dataset = numbers(3).interleave(inner, num_parallel_calls=2).prefetch(1)
+    edited = DatasetGraph.of(dataset).serial()
+    function = edited.nodes[1].function
+    assert function is not None
+    assert function.name == "inner"
+    assert sorted(function.datasets) == ["BatchDatasetV2", "InterleaveDataset", "MapDataset", "RangeDataset"]
+    same(edited.build(), dataset, ordered=False)
+
+
 def test_map_and_batch_apart() -> None:
     """An old map_and_batch is measured as its two stages."""
     variant = tf.raw_ops.MapAndBatchDataset(
