@@ -297,6 +297,9 @@ def test_files(records: list[str], tmp_path: Path) -> None:
     assert labels(listed.flat_map(read)) == ["list_files(3 files)", "shuffle(3)", "flat_map(read)"]
     whole = Data.from_tensor_slices((records, [1, 2, 3])).shuffle(3).map(lambda f, _: tf.io.read_file(f))
     assert DatasetGraph.of(whole).nodes[-1].files == (3, size)
+    zipped = Data.zip(Data.from_tensor_slices(records), numbers(3)).shuffle(3)
+    zipped = zipped.map(lambda f, _: tf.io.read_file(f))  # as Keras reads folders of images
+    assert DatasetGraph.of(zipped).nodes[-1].files == (3, size)
     assert DatasetGraph.of(tf.data.TextLineDataset(["gone"])).nodes[-1].label == "TextLineDataset(1 file)"
     assert DatasetGraph.of(tf.data.TextLineDataset(["gone"])).nodes[-1].files is None
 
