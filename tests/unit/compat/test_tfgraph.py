@@ -297,6 +297,9 @@ def test_files(records: list[str], tmp_path: Path) -> None:
     assert labels(listed.flat_map(read)) == ["list_files(3 files)", "shuffle(3)", "flat_map(read)"]
     whole = Data.from_tensor_slices((records, [1, 2, 3])).shuffle(3).map(lambda f, _: tf.io.read_file(f))
     assert DatasetGraph.of(whole).nodes[-1].files == (3, size)
+    zipped = Data.zip(Data.from_tensor_slices(records), numbers(3)).shuffle(3)
+    zipped = zipped.map(lambda f, _: tf.io.read_file(f))  # as Keras reads folders of images
+    assert DatasetGraph.of(zipped).nodes[-1].files == (3, size)
     assert DatasetGraph.of(tf.data.TextLineDataset(["gone"])).nodes[-1].label == "TextLineDataset(1 file)"
     assert DatasetGraph.of(tf.data.TextLineDataset(["gone"])).nodes[-1].files is None
 
@@ -466,6 +469,22 @@ def test_serial() -> None:
     assert all(node.parallelism is None for node in edited.nodes)
     flat = Counter(v for batch in values(dataset) for v in batch)
     assert flat == Counter(v for batch in values(edited.build()) for v in batch)
+
+
+def test_serial_within_functions() -> None:
+    """Datasets that functions make work on one element at a time too."""
+
+    def inner(v: Any) -> Any:
+        made = some(v).interleave(some, num_parallel_calls=tf.data.AUTOTUNE)
+        return made.map(increment, num_parallel_calls=2).batch(2, num_parallel_calls=2).prefetch(2)
+
+    dataset = numbers(3).interleave(inner, num_parallel_calls=2).prefetch(1)
+    edited = DatasetGraph.of(dataset).serial()
+    function = edited.nodes[1].function
+    assert function is not None
+    assert function.name == "inner"
+    assert sorted(function.datasets) == ["BatchDatasetV2", "InterleaveDataset", "MapDataset", "RangeDataset"]
+    same(edited.build(), dataset, ordered=False)
 
 
 def test_map_and_batch_apart() -> None:

@@ -30,6 +30,7 @@ from tfdiag.compat.tfgraph.build import (
 from tfdiag.compat.tfgraph.functions import is_generator
 from tfdiag.compat.tfgraph.python import callables, generator_is_one_shot, parts
 from tfdiag.compat.tfgraph.read import hidden_inputs, read_nodes, stages
+from tfdiag.compat.tfgraph.serial import serial
 from tfdiag.compat.tfgraph.wires import CannotEdit, Wires
 from tfdiag.model.pipeline import Node, Options
 
@@ -90,7 +91,7 @@ class DatasetGraph:
 
     def serial(self) -> DatasetGraph:
         """Let every stage work on one element at a time and none ahead, with small shuffle buffers."""
-        return self._with(edit.serial(self._wires))
+        return self._with(serial(self._wires))
 
     def prefetch(self, size: int = -1) -> DatasetGraph:
         """Prefetch at the end."""

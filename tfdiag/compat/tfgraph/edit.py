@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from tfdiag.compat.tensorflow import tensorflow
+from tfdiag.compat.tfgraph.clones import without_shapes
 from tfdiag.compat.tfgraph.wires import (
     CannotEdit,
     Wires,
     argument,
     arguments,
     copy_of,
-    inner_functions,
     op_definition,
     plain,
     structure,
 )
 
 __all__ = [
+    "AUTOTUNE",
     "append",
     "cache_after",
     "full_caches",
     "interleave",
+    "kind",
     "parallel",
     "remove",
-    "serial",
+    "retyped",
     "set_size",
     "swap",
     "tune",
 ]
 
 AUTOTUNE = -1
-_ENOUGH = 8
-"""Elements in a shuffle's buffer that is measured: more would have to be filled first."""
-
 _KEEPING = ("Shuffle", "Take", "Skip", "Shard", "Prefetch", "Repeat", "Cache", "ShuffleAndRepeat")
 """Stages that hand on the elements that they get, in whatever order and number."""
 _COUNTING = ("Take", "Skip", "Shard", "Filter")
@@ -112,56 +110,6 @@ def interleave(wires: Wires, name: str, cycle: int | None, calls: int, determini
         wires, number = wires.with_constant(value, tf.int64)
         sources[role] = [number]
     return wires.having(retyped(node, "ParallelInterleaveDatasetV4", sources, **_order(deterministic)))
-
-
-def serial(wires: Wires) -> Wires:
-    """Let every stage work on one element at a time, and none ahead."""
-    for name in wires.reached(wires.output):
-        what = kind(wires.nodes[name])
-        if what == "Prefetch":
-            wires = wires.bypassed(name)
-        elif what in ("Shuffle", "ShuffleAndRepeat"):
-            size = wires.value(name, "buffer_size")
-            if size is None or size > _ENOUGH or size < 0:
-                wires = wires.with_value(name, "buffer_size", _ENOUGH)
-        elif what in _SERIAL:
-            node = wires.nodes[name]
-            wires = wires.having(retyped(node, _SERIAL[what], arguments(node)))
-        elif what == "ParallelInterleave":
-            wires = _serial_interleave(wires, name)
-        elif what == "MapAndBatch":
-            wires = _apart(wires, name)
-    return wires
-
-
-_SERIAL = {"ParallelMap": "MapDataset", "ParallelBatch": "BatchDatasetV2", "ParallelFilter": "FilterDataset"}
-
-
-def _serial_interleave(wires: Wires, name: str) -> Wires:
-    node = wires.nodes[name]
-    sources = arguments(node)
-    if wires.value(name, "cycle_length") in (None, AUTOTUNE):
-        cores = os.cpu_count() or 1
-        calls = wires.value(name, "num_parallel_calls") or AUTOTUNE
-        # What TensorFlow takes: as many as it calls at a time; else each one has about three threads.
-        cycle = min(calls, cores) if calls > 0 else -(-cores // 3)
-        wires, number = wires.with_constant(cycle, tensorflow().int64)
-        sources["cycle_length"] = [number]
-    return wires.having(retyped(node, "InterleaveDataset", sources))
-
-
-def _apart(wires: Wires, name: str) -> Wires:
-    """Make a map and a batch of what does both."""
-    node = wires.nodes[name]
-    sources = arguments(node)
-    elements = copy_of(node)
-    elements.name = wires.fresh("MapDataset")
-    for shape in elements.attr["output_shapes"].list.shape:
-        if not shape.unknown_rank:
-            del shape.dim[0]
-    mapped = retyped(elements, "MapDataset", sources)
-    batch = retyped(node, "BatchDatasetV2", {**sources, "input_dataset": [mapped.name]})
-    return wires.having(mapped, batch)
 
 
 def append(wires: Wires, name: str, op: str, **numbers: int | bool) -> tuple[Wires, str]:
@@ -318,42 +266,10 @@ def _batch_below_map(wires: Wires, upper: Any, lower: Any, wanted: Any) -> tuple
             batched.dim.add(size=first)
             batched.dim.extend(shape.dim)
         shapes.append(batched)
-    wires, function = _without_shapes(wires, lower.attr["f"].func.name)
+    wires, function = without_shapes(wires, lower.attr["f"].func.name)
     lower = _structured(lower, made)
     lower.attr["f"].func.name = function
     return wires, _structured(upper, (wanted[0], tuple(shapes))), lower
-
-
-def _without_shapes(wires: Wires, name: str) -> tuple[Wires, str]:
-    """Copy a function, and those that it calls, without the shapes of the elements it was traced with.
-
-    The runtime believes them: it would fold a shape that batches don't have into a constant.
-    """
-    names: dict[str, str] = {}
-    waiting = [name]
-    while waiting:
-        at = waiting.pop()
-        if at in names or at not in wires.functions:
-            continue
-        names[at] = f"{at}_tfdiag_{len(wires.functions)}"
-        waiting.extend(inner for node in wires.functions[at].node_def for inner in inner_functions(node))
-    made = dict(wires.functions)
-    for old, new in names.items():
-        function = copy_of(wires.functions[old])
-        function.signature.name = new
-        for attributes in function.arg_attr.values():
-            attributes.attr.pop("_output_shapes", None)
-        for node in function.node_def:
-            node.attr.pop("_output_shapes", None)
-            for value in node.attr.values():
-                for called in [value.func] if value.HasField("func") else value.list.func:
-                    called.name = names.get(called.name, called.name)
-        made[new] = function
-    return _with_functions(wires, made), names.get(name, name)
-
-
-def _with_functions(wires: Wires, functions: dict[str, Any]) -> Wires:
-    return Wires(wires.nodes, functions, wires.output, wires.rest, wires.returned)
 
 
 def _structured(node: Any, wanted: Any) -> Any:

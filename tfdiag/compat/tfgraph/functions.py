@@ -34,7 +34,7 @@ _CREATING = ("Dataset", "Assert")
 
 def written_name(function: str) -> str:
     """Give the caller's name of a function in a graph: `__inference_Dataset_map_decode_12` → `decode`."""
-    name = re.sub(r"_tfdiag_\d+$", "", function)
+    name = re.sub(r"(_tfdiag_\d+)+$", "", function)
     name = re.sub(r"_\d+$", "", re.sub(r"^__inference_", "", name))
     name = name.removeprefix("tf_data_experimental_")
     name = re.sub(rf"^(Dataset_)?({_TRANSFORMATIONS})_", "", name).rsplit(".", maxsplit=1)[-1]
@@ -66,7 +66,7 @@ def function_of(wires: Wires, node: Any, callables: dict[str, Any]) -> Function 
     for role in ("f", "predicate", "key_func"):
         if role in node.attr and node.attr[role].HasField("func"):
             first = node.attr[role].func.name
-    original = re.sub(r"_tfdiag_\d+$", "", first)
+    original = re.sub(r"(_tfdiag_\d+)+$", "", first)
     written = callables.get(original)
     inside = [found for name in names for found in reached(wires, name)]
     ops = [found.op for found in inside]

@@ -36,7 +36,7 @@ _SIZED = {
     "count": ("Take", "Skip", "Repeat"),
     "size": ("Window",),
 }
-_PASSING = ("Shuffle", "Repeat", "Prefetch", "Cache", "Shard", "ShuffleAndRepeat")
+_PASSING = ("Zip", "Shuffle", "Repeat", "Prefetch", "Cache", "Shard", "ShuffleAndRepeat")
 """Stages that hand on names of files, all of them."""
 _LOOKED_AT = 200
 """So many files are asked for their size at most; more are estimated from these."""
@@ -217,27 +217,21 @@ def _const_text(node: Any) -> str:
     return _text(constant(node))
 
 
-def _file_names(wires: Wires, name: str) -> list[bytes] | None:
+def _file_names(wires: Wires, name: str, top: bool = True) -> list[bytes] | None:
     """Find the names of the files that a stage is given, where they are constants."""
-    at = name
-    while True:
-        node = wires.nodes[at]
-        if at != name and kind(node) == "TensorSlice":
-            break
-        if plain(node.op) in READERS:
-            break
-        if at != name and kind(node) not in _PASSING:
-            return None
-        below = wires.datasets(at)
-        if len(below) != 1:
-            return None
-        at = below[0]
-    for source in wires.nodes[at].input:
-        const = wires.node(source)
-        if const.op == "Const" and const.attr["value"].tensor.dtype == tensorflow().string.as_datatype_enum:
-            if plain(wires.nodes[at].op) in READERS and source != wires.nodes[at].input[0]:
-                return None
-            return texts(const)
+    node = wires.nodes[name]
+    reads = plain(node.op) in READERS
+    if reads or (kind(node) == "TensorSlice" and not top):
+        for source in node.input[:1] if reads else node.input:
+            const = wires.node(source)
+            string = tensorflow().string.as_datatype_enum
+            if const.op == "Const" and const.attr["value"].tensor.dtype == string:
+                return texts(const)
+        return None
+    if top or kind(node) in _PASSING:
+        for below in wires.datasets(name):
+            if found := _file_names(wires, below, top=False):
+                return found
     return None
 
 

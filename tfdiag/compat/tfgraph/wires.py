@@ -22,7 +22,9 @@ __all__ = [
     "argument",
     "arguments",
     "attribute",
+    "bare",
     "constant",
+    "constant_node",
     "copy_of",
     "inner_functions",
     "op_definition",
@@ -141,10 +143,7 @@ class Wires:
 
     def with_constant(self, value: Any, dtype: Any) -> tuple[Wires, str]:
         """Put a constant in."""
-        tf = tensorflow()
-        node = tf.compat.v1.NodeDef(name=self.fresh("Const"), op="Const")
-        node.attr["dtype"].type = dtype.as_datatype_enum
-        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
+        node = constant_node(self.fresh("Const"), value, dtype)
         return self.having(node), node.name
 
     def with_value(self, name: str, role: str, value: int) -> Wires:
@@ -257,6 +256,15 @@ def constant(node: Any) -> Any:
     if value.tensor.dtype == tensorflow().string.as_datatype_enum:
         return texts(node)[0]
     return tensorflow().make_ndarray(value.tensor).reshape(-1)[0].item()
+
+
+def constant_node(name: str, value: Any, dtype: Any) -> Any:
+    """Make a constant."""
+    tf = tensorflow()
+    node = tf.compat.v1.NodeDef(name=name, op="Const")
+    node.attr["dtype"].type = dtype.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
+    return node
 
 
 def texts(node: Any) -> list[bytes]:
