@@ -24,18 +24,18 @@ from benchmarks.inputs.parts import (
 from benchmarks.inputs.suite import Work, planted
 
 
-@planted("sequential-map", "zip of a slow and a fast source", "map(")
+@planted("sequential-map", "zip of a slow and a fast source", "map(compute")
 def zip_of_slow_and_fast() -> Work:
     """Join rows that are computed one by one with rows from memory."""
 
     def compute(index: tf.Tensor) -> tf.Tensor:
-        return burn(index, 0.001) * 0.0 + tf.random.uniform((FEATURES,))
+        return burn(index, 0.004) * 0.0 + tf.random.uniform((FEATURES,))
 
     slow = tf.data.Dataset.range(ENDLESS).map(compute)
     fast = tf.data.Dataset.from_tensors(tf.zeros((FEATURES,))).repeat().map(lambda x: x + 1.0)
     labels = tf.data.Dataset.from_tensors(tf.zeros((1,))).repeat()
-    dataset = tf.data.Dataset.zip(((slow, fast), labels)).batch(16).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(0.001 * 16))
+    dataset = tf.data.Dataset.zip(((slow, fast), labels)).batch(4).prefetch(AUTOTUNE)
+    return Work(model(), dataset, cost=known(0.004 * 4))
 
 
 @planted("python-function-in-map", "nested interleave around Python", "map(", "interleave", "Interleave")
@@ -43,7 +43,7 @@ def nested_interleave() -> Work:
     """Read in two levels of interleave what then goes through Python."""
 
     def work(value: np.ndarray) -> np.ndarray:
-        spin(0.002)
+        spin(0.004)
         return value
 
     def inner(start: tf.Tensor) -> tf.data.Dataset:
@@ -55,8 +55,8 @@ def nested_interleave() -> Work:
 
     starts = tf.data.Dataset.range(0, ENDLESS, 400)
     numbers = starts.interleave(outer, cycle_length=2, num_parallel_calls=AUTOTUNE)
-    dataset = numbers.map(lambda value: row(through_numpy(work, value)), AUTOTUNE).batch(8)
-    return Work(model(), dataset.prefetch(AUTOTUNE), cost=known(0.002 * 8))
+    dataset = numbers.map(lambda value: row(through_numpy(work, value)), AUTOTUNE).batch(4)
+    return Work(model(), dataset.prefetch(AUTOTUNE), cost=known(0.004 * 4))
 
 
 @planted("python-generator", "samples from a generator and from memory", "generator", "Generator")

@@ -14,7 +14,7 @@ def map_against_model() -> Work:
     """Make random data on all cores while the model wants them too."""
 
     def make(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return row(tf.random.uniform(()) + 0.0 * chain(index, 1.5))
+        return row(tf.random.uniform(()) + 0.0 * chain(index, 0.7))
 
     dataset = tf.data.Dataset.range(ENDLESS).map(make, AUTOTUNE).batch(16).prefetch(AUTOTUNE)
     return Work(hungry_model(), dataset)
@@ -31,7 +31,7 @@ def pictures_against_model() -> Work:
         picture = tf.image.resize(tf.image.random_hue(picture, 0.1), (64, 64))
         return picture, tf.reduce_mean(picture)[None]
 
-    dataset = tf.data.Dataset.range(ENDLESS).map(decode, AUTOTUNE).batch(8).prefetch(AUTOTUNE)
+    dataset = tf.data.Dataset.range(ENDLESS).map(decode, AUTOTUNE).batch(16).prefetch(AUTOTUNE)
     return Work(hungry_model(), dataset)
 
 
@@ -40,11 +40,11 @@ def slow_scan() -> Work:
     """Carry a state from element to element, expensively."""
 
     def step(state: tf.Tensor, index: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, tf.Tensor]]:
-        state = 0.9 * state + 0.0 * burn(index, 0.001)
+        state = 0.9 * state + 0.0 * burn(index, 0.004)
         return state, row(state)
 
-    dataset = tf.data.Dataset.range(ENDLESS).scan(tf.constant(1.0), step).batch(16).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(0.001 * 16))
+    dataset = tf.data.Dataset.range(ENDLESS).scan(tf.constant(1.0), step).batch(4).prefetch(AUTOTUNE)
+    return Work(model(), dataset, cost=known(0.004 * 4))
 
 
 @planted("unknown-input", "group_by_window with a slow reduction", "group_by_window(", "GroupByWindow")

@@ -22,8 +22,6 @@ from benchmarks.inputs.parts import (
 )
 from benchmarks.inputs.suite import Work, planted
 
-BATCH = 16
-
 
 @planted("sequential-map", "serial map with a random op, by row", "map(")
 def random_augmentation() -> Work:
@@ -31,10 +29,10 @@ def random_augmentation() -> Work:
 
     def augment(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         noise = tf.random.uniform(())
-        return row(noise + 0.0 * burn(index, 0.001))
+        return row(noise + 0.0 * burn(index, 0.004))
 
-    dataset = tf.data.Dataset.range(ENDLESS).map(augment).batch(BATCH).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(0.001 * BATCH))
+    dataset = tf.data.Dataset.range(ENDLESS).map(augment).batch(4).prefetch(AUTOTUNE)
+    return Work(model(), dataset, cost=known(0.004 * 4))
 
 
 @planted("sequential-map", "serial numpy_function that waits, by batch", "map(")
@@ -100,9 +98,9 @@ def zipped_between_steps() -> Work:
 @planted("autotune-off", "stateless map with autotune off", "map(", accept=("sequential-map",))
 def no_autotune() -> Work:
     """Keep the runtime from making a map parallel that could be."""
-    rows = tf.data.Dataset.range(ENDLESS).map(lambda index: row(chain(index, 1.0)))
-    dataset = tuned(rows.batch(BATCH).prefetch(2), autotune=False)
-    return Work(model(2), dataset, cost=known(alone(rows, 60) * BATCH))
+    rows = tf.data.Dataset.range(ENDLESS).map(lambda index: row(chain(index, 4.0)))
+    dataset = tuned(rows.batch(4).prefetch(2), autotune=False)
+    return Work(model(2), dataset, cost=known(alone(rows) * 4))
 
 
 @planted("autotune-off", "num_parallel_calls=1, computing", "map(")
