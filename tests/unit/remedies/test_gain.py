@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.synthetic import MS, analysed
+from tests.synthetic import MS, analysed, chain
+from tfdiag.analyse.pipeline import PipelineModel
+from tfdiag.analyse.prediction import with_prefetch
 from tfdiag.model.quantity import Maybe, Missing, Quantity
-from tfdiag.remedies.gain import computing_share, gain_with_input_at, gain_without, speedup
+from tfdiag.remedies.gain import (
+    computing_share,
+    gain_of,
+    gain_with_input_at,
+    gain_without,
+    hidden_by,
+    spanning,
+    speedup,
+)
 
 
 def three(gain: Maybe) -> tuple[float, float, float]:
@@ -103,3 +113,29 @@ def test_the_input_computes_for_a_part_of_its_time(cpu: float, share: float):
 def test_an_input_that_was_not_read_alone_may_do_either():
     """Half is the guess where nothing was measured."""
     assert computing_share(analysed(**STEP)) == 0.5
+
+
+def test_spanning_takes_the_outer_ends():
+    """The value stays, the interval reaches as far as any of them."""
+    one, other = Quantity(2.0, "x", 1.8, 2.2), Quantity(3.0, "x", 2.9, 3.1)
+    assert spanning(one, other, Missing("nobody knows")) == Quantity(2.0, "x", 1.8, 3.1)
+    assert spanning(one, Quantity(1.5, "x")) == Quantity(2.0, "x", 1.5, 2.2)
+    assert spanning(Missing("gone"), one) == Missing("gone")
+
+
+def test_a_prefetch_hides_what_the_step_has_room_for():
+    """40 ms of the step hide 40 of the 60 ms that the input takes; the rule says the same of half a wait."""
+    of = chain(("Range", 0.0), ("Map", 60 * MS), ("BatchV2", 0.0))
+    analysis = analysed(**STEP, pipeline=of)
+    assert isinstance(analysis.pipeline, PipelineModel)
+    assert hidden_by(analysis, with_prefetch(analysis.pipeline)) == pytest.approx(40 / 60)
+    assert hidden_by(analysis, analysis.pipeline) == 0
+    assert hidden_by(analysed(calls_per_epoch=2), analysis.pipeline) == 0
+
+
+def test_a_changed_pipeline_is_no_slower_than_it_is():
+    """The interval of a prediction ends at what the job takes already."""
+    of = chain(("Range", 0.0), ("Map", 60 * MS), ("BatchV2", 0.0))
+    analysis = analysed(**STEP, pipeline=of)
+    assert isinstance(analysis.pipeline, PipelineModel)
+    assert three(gain_of(analysis, analysis.pipeline, "")) == pytest.approx((1, 1, 1.1))

@@ -9,6 +9,7 @@ import pytest
 from tests.synthetic import MS, Synthetic, analysed, chain, pipeline
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel
+from tfdiag.checks.stages import is_python
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Suggestion
@@ -70,9 +71,11 @@ def test_prefetch_of_a_chain_that_nobody_knows():
 def parallel(of: Pipeline, **parts: Any) -> Suggestion:
     """Suggest parallel calls for the slowest stage."""
     analysis = analysed(**{**STEP, **parts}, pipeline=of)
-    assert isinstance(analysis.pipeline, PipelineModel)
-    assert analysis.pipeline.slowest is not None
-    return parallel_map.suggest(analysis, "sequential-map", analysis.pipeline, analysis.pipeline.slowest)
+    model = analysis.pipeline
+    assert isinstance(model, PipelineModel)
+    assert model.slowest is not None
+    python = is_python(model, model.slowest)
+    return parallel_map.suggest(analysis, "sequential-map", model, model.slowest, python=python)
 
 
 def mapped(seconds: float, other: float = 0.0, **fields: Any) -> Pipeline:
@@ -89,22 +92,25 @@ def mapped(seconds: float, other: float = 0.0, **fields: Any) -> Pipeline:
 @pytest.mark.parametrize(
     ("seconds", "other", "gains"),
     [
-        (100 * MS, 0.0, (2.5, 2.5, 2.5)),
-        (200 * MS, 0.0, (100 / 65, 2, 100 / 45)),
-        (100 * MS, 50 * MS, (100 / 65, 2, 100 / 45)),
-        (390 * MS, 0.0, (1, 100 / 97.5, 100 / 87.75)),
+        (100 * MS, 0.0, (100 / 44, 2.5, 2.5)),
+        (200 * MS, 0.0, (100 / 60.5, 100 / 55, 2.5)),
+        (100 * MS, 50 * MS, (100 / 99, 100 / 90, 1.9 * 100 / 90)),
+        (390 * MS, 0.0, (1, 1, 2.5)),
     ],
 )
 def test_a_map_is_spread_over_the_cores(seconds: float, other: float, gains: tuple[float, float, float]):
-    """A quarter of the map's time on four cores, or what the next stage needs, or the step's rest."""
+    """The step's rest with what the batch adds to it, or the processor time of all on the cores.
+
+    The rule says 140, 240, 190 and 430 ms of the step of 100 as it is, and may be off by as much.
+    """
     assert three(parallel(mapped(seconds, other)).predicted) == pytest.approx(gains)
 
 
 def test_a_python_function_computes_under_a_lock():
-    """Three fifths of 80 ms wait and are spread over four cores, two fifths stay: 44 ms, at best 20."""
+    """Three fifths of 80 ms wait and are spread over four cores, two fifths stay: 44 ms, of 20 to 80."""
     of = mapped(80 * MS, python_functions=("decode",))
     found = three(parallel(of, input_alone=80 * MS, input_cpu=0.4).predicted)
-    assert found == pytest.approx((100 / 80, 100 / 44, 2.5))
+    assert found == pytest.approx((100 / 88, 100 / 44, 2.5))
     assert found[1] < three(parallel(mapped(80 * MS), input_alone=80 * MS, input_cpu=0.4).predicted)[1]
 
 
@@ -152,25 +158,28 @@ def test_generators_wait_side_by_side_and_compute_in_turn(
 ):
     """80 ms a batch: what waits is spread over the cores, what computes is not; at worst nothing is."""
     analysis = analysed(**{**STEP, "cores": cores}, input_alone=80 * MS, input_cpu=cpu, replay_cpu=0.0)
-    assert three(parallel_generators.predict(analysis)) == pytest.approx(gains)
+    assert three(parallel_generators.predict(analysis, None)) == pytest.approx(gains)
 
 
 def test_generators_are_timed_by_the_runtime_too():
     """Without the input alone the slowest stage has the time, of which half may compute."""
     of = chain(("Generator", 80 * MS), ("Prefetch", 0.0))
-    assert three(parallel_generators.predict(analysed(**STEP, pipeline=of)))[1] == pytest.approx(2)
+    analysis = analysed(**STEP, pipeline=of)
+    assert isinstance(analysis.pipeline, PipelineModel)
+    found = parallel_generators.predict(analysis, analysis.pipeline.stages[0])
+    assert three(found)[1] == pytest.approx(2)
 
 
 def test_generators_without_a_time_have_no_prediction():
     """Nothing measured, nothing promised."""
-    found = parallel_generators.predict(analysed(**STEP, pipeline=pipeline("from_generator")))
+    found = parallel_generators.predict(analysed(**STEP, pipeline=pipeline("from_generator")), None)
     assert found == Missing("the generator's own time was not measured")
 
 
 @pytest.mark.parametrize(("machine", "parts"), [({"cores": 8}, 8), ({"cores": 1}, 2), ({"quota": 3.5}, 3)])
 def test_as_many_generators_as_cores(machine: dict[str, Any], parts: int):
     """One part a core, and two at least."""
-    suggestion = parallel_generators.suggest(analysed(**{**STEP, **machine}), "python-generator")
+    (suggestion,) = parallel_generators.suggest(analysed(**{**STEP, **machine}), "python-generator", None)
     assert f"tf.data.Dataset.range({parts}).interleave(" in suggestion.code
 
 

@@ -17,8 +17,8 @@ PYTHON = Function("f", python=True, stateful=True)
 
 
 def mapped(
-    function: Function | None = PLAIN, *, each: float = 4 * MS, op: str = "Map", parallel: float | None = None,
-    calls: int | None = None, **fields: Any,
+    function: Function | None = PLAIN, *, each: float = 4 * MS, op: str = "Map",
+    parallel: float | None = None, calls: int | None = None, **fields: Any,
 ) -> Pipeline:  # fmt: skip
     """Give a sampled map of 40 ms a batch in a job that switched autotune off."""
     label = "map(decode)" if calls is None else "map(decode, num_parallel_calls=…)"

@@ -16,8 +16,8 @@ PYTHON = Function("f", python=True, stateful=True)
 
 
 def mapped(
-    function: Function = PYTHON, *, op: str = "Map", parallel: float | None = 1.0, before: dict[str, Any] | None = None,
-    **node: Any,
+    function: Function = PYTHON, *, op: str = "Map", parallel: float | None = 1.0,
+    before: dict[str, Any] | None = None, **node: Any,
 ) -> Pipeline:  # fmt: skip
     """Give a sampled map of 40 ms a batch, this many times as fast on two threads as on one."""
     return sampled(

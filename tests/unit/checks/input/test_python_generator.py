@@ -119,7 +119,7 @@ def test_single_elements_are_better_yielded_as_batches(size: int, ids: list[str]
 
 
 def test_what_whole_batches_spare_is_counted_by_calls():
-    """99 calls of 0.2 ms less leave 60.2 of 80 ms, which the step hides but for 0.2; at best a tenth is left."""
+    """99 calls of 0.2 ms less leave 60.2 of 80 ms, which the step hides but for 0.2, and at best all."""
     of = rows(0.8 * MS, 100, call_overhead_s=Quantity(0.2 * MS, "s"))
     _, suggestion = only(CHECK, **{**with_wait(0.2), "compute": 59 * MS}, pipeline=of).suggestions
     gain = suggestion.predicted
