@@ -12,8 +12,8 @@ from tfdiag.analyse.breakdown import (
     input_facts,
     replay_facts,
 )
-from tfdiag.analyse.pipeline import PipelineModel, pipeline_model
-from tfdiag.analyse.steady import Steady, steady_state
+from tfdiag.analyse.pipeline import PipelineModel, filling, pipeline_model
+from tfdiag.analyse.steady import Boundary, Steady, steady_state
 from tfdiag.analyse.verdict import crosses, judge
 from tfdiag.model.measurements import Measurements
 from tfdiag.model.quantity import Missing, Quantity
@@ -34,6 +34,8 @@ class Analysis:
     pipeline: PipelineModel | Missing
     bounds: Bounds
     verdict: Verdict
+    filling: str = ""
+    """The cache that was being filled for the first time all the while; empty if there is none."""
 
     def share(self, seconds: float) -> float:
         """Give seconds per step as a share of the mean step."""
@@ -76,6 +78,8 @@ def analyse(measurements: Measurements) -> Analysis:
     replay = replay_facts(measurements.replay)
     alone = input_facts(measurements.input_alone)
     step: Step | Missing = steady if isinstance(steady, Missing) else break_down(measurements, steady, replay)
+    passed = isinstance(steady, Steady) and isinstance(steady.boundary, Boundary) and steady.boundary.followed
+    fills = "" if passed else filling(measurements.pipeline)
     return Analysis(
         measurements=measurements,
         steady=steady,
@@ -84,5 +88,6 @@ def analyse(measurements: Measurements) -> Analysis:
         input_alone=alone,
         pipeline=pipeline_model(measurements.pipeline),
         bounds=bounds_of(measurements, steady, step, replay, alone),
-        verdict=judge(measurements, step),
+        verdict=judge(measurements, step, fills),
+        filling=fills,
     )

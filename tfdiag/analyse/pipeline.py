@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tfdiag.model.pipeline import Function, Node, Pipeline, Sample, Stage
 from tfdiag.model.quantity import Missing, Quantity
 
-__all__ = ["PipelineModel", "StageTime", "base_of", "label_of", "pipeline_model"]
+__all__ = ["PipelineModel", "StageTime", "base_of", "filling", "label_of", "pipeline_model"]
 
 _SERIAL_FUNCTIONS = ("Map", "Filter", "FlatMap", "Interleave")
 _SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord", "Generator")
@@ -57,6 +57,8 @@ class StageTime:
     own), from a sample on all cores; None where that was not sampled."""
     batched_s: float | None = None
     """Time for a batch of its function on whole batches, where it takes them."""
+    spared_s: float = 0.0
+    """What a batch would cost in it, were it not for a full cache behind it."""
     calls_per_batch: float = 0.0
     """How often its function is called for a batch."""
     first_s: float = 0.0
@@ -181,8 +183,7 @@ def _from_runtime(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ..
     if not order:
         return ()
     before = {stage.id: stage for stage in pipeline.stages_before}
-    output = order[-1]
-    batches = _elements(output, before)
+    per_batch = _per_batch_running(order, before)
     labels = _labels(order, pipeline.written)
     matched = _matched(pipeline.graph, order)
     by_stage = {stage.id: node for node, stage in matched.items()}
@@ -191,7 +192,7 @@ def _from_runtime(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ..
     found = []
     for stage in order:
         node = nodes.get(by_stage.get(stage.id, -1))
-        seconds = _processing(stage, before) / max(1, batches)
+        seconds = _processing(stage, before) / _elements(stage, before) * per_batch[stage.id]
         found.append(
             StageTime(
                 name=stage.name,
@@ -203,7 +204,7 @@ def _from_runtime(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ..
                 serial=_serial(stage),
                 id=node.id if node is not None else -1,
                 inputs=tuple(places[i] for i in stage.inputs if i in places),
-                per_batch=_elements(stage, before) / max(1, batches),
+                per_batch=per_batch[stage.id],
                 ratio=_ratio(stage, order, before),
                 element_bytes=_element_bytes(stage),
                 asynchronous=_works_ahead(stage.name),
@@ -214,6 +215,24 @@ def _from_runtime(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ..
             )
         )
     return tuple(found)
+
+
+def _per_batch_running(order: list[Stage], before: dict[int, Stage]) -> dict[int, float]:
+    """Give how many elements of each running stage go into a batch.
+
+    By ratios from stage to stage: below a repeat each pass has stages of its own, which know that pass only.
+    """
+    nodes = {stage.id: stage for stage in order}
+    found = {order[-1].id: 1.0}
+    for stage in reversed(order):
+        count = found.setdefault(stage.id, 0.0)
+        for each in stage.inputs:
+            if each not in nodes:
+                continue
+            passing = base_of(stage.name) in ("ForeverRepeat", "FiniteRepeat")
+            taken = 1.0 if passing else _elements(nodes[each], before) / _elements(stage, before)
+            found[each] = found.get(each, 0.0) + count * taken
+    return found
 
 
 def _advancing(stage: Stage, before: dict[int, Stage]) -> bool | None:
@@ -255,16 +274,19 @@ def _from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]
     """Lay the samples over the graph, and what runs over both."""
     before = {stage.id: stage for stage in pipeline.stages_before}
     matched = _matched(pipeline.graph, order)
-    nodes = {node.id: node for node in pipeline.graph}
     per_batch = _per_batch(pipeline.graph, matched, before)
     prefix = _prefixes(pipeline)
     parallel = {s.node: s for s in pipeline.samples if s.kind == "parallel"}
     batched = {s.node: s for s in pipeline.samples if s.kind == "batched"}
     places: dict[int, int] = {}
     found: list[StageTime] = []
+    spared = _behind_full_caches(pipeline.graph, matched, order)
     for node in pipeline.graph:
         stage = matched.get(node.id)
-        times = _own(node, prefix, per_batch, nodes)
+        times = _own(node, prefix, per_batch)
+        whole_s = times.value if times is not None else 0.0
+        if node.id in spared and times is not None:
+            times = _Cost(0.0, 0.0, 0.0, 0.0)
         count = per_batch[node.id]
         calls = _calls(node, per_batch)
         locked = None
@@ -300,9 +322,81 @@ def _from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]
                 calls_per_batch=calls,
                 first_s=next((s.first_s for s in pipeline.samples if s.node == node.id), 0.0),
                 advancing=_advancing(stage, before) if stage is not None else None,
+                spared_s=whole_s if node.id in spared else 0.0,
             )
         )
     return _with_injected(found, order, matched)
+
+
+def _behind_full_caches(
+    graph: tuple[Node, ...], matched: dict[int, Stage], order: list[Stage]
+) -> frozenset[int]:
+    """Give the nodes whose work a full cache spares; one that the runtime tells nothing of counts as full."""
+    nodes = {node.id: node for node in graph}
+    found: set[int] = set()
+    for node in graph:
+        if base_of(node.op) != "Cache" or _fills(matched.get(node.id), order) is True:
+            continue
+        below = _below_node(node, nodes)
+        if not any(_endless(nodes[each]) for each in below):  # which never fills one
+            found |= below
+    return frozenset(found)
+
+
+def _below_node(node: Node, nodes: dict[int, Node]) -> set[int]:
+    found: set[int] = set()
+    waiting = list(node.inputs)
+    while waiting:
+        found.add(waiting[-1])
+        waiting.extend(nodes[waiting.pop()].inputs)
+    return found
+
+
+def _endless(node: Node) -> bool:
+    return node.cardinality == -1 or (base_of(node.op) == "Repeat" and node.size == -1)
+
+
+def _fills(cache: Stage | None, order: list[Stage]) -> bool | None:
+    """Say whether a running cache is being filled: one that is read from has no source any more."""
+    stages = {stage.id: stage for stage in order}
+    while cache is not None:
+        inside = [stages[i] for i in cache.inputs if i in stages]
+        if not inside:
+            return False
+        if _kind(inside[0].name) != "Cache":
+            return True
+        cache = inside[0]
+    return None
+
+
+def filling(pipeline: Pipeline | Missing) -> str:
+    """Name the cache that was being filled in its first pass all the time that was watched; empty if none."""
+    if isinstance(pipeline, Missing) or not pipeline.stages or pipeline.output is None:
+        return ""
+    order = _source_first({stage.id: stage for stage in pipeline.stages}, pipeline.output)
+    caches = [stage for stage in order if _kind(stage.name) == "Cache"]
+    if not any(_fills(cache, order) for cache in caches) or _passes(order) > 1:
+        return ""
+    nodes = {node.id: node for node in pipeline.graph}
+    for node in pipeline.graph:
+        if base_of(node.op) != "Cache":
+            continue
+        if any(_endless(nodes[each]) for each in _below_node(node, nodes)):
+            return ""
+        if node.cardinality and 0 < node.cardinality <= max(cache.elements for cache in caches):
+            return ""  # it has seen as many elements as there are
+    return label_of(caches[-1], pipeline)
+
+
+def _passes(order: list[Stage]) -> float:
+    """Give how many passes over the data a repeat has made, as far as its counts tell."""
+    stages = {stage.id: stage for stage in order}
+    for stage in order:
+        if base_of(stage.name) in ("ForeverRepeat", "FiniteRepeat") and stage.inputs:
+            inside = stages.get(stage.inputs[0])
+            if inside is not None and inside.elements < stage.elements:
+                return 2.0
+    return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,12 +431,10 @@ def _prefixes(pipeline: Pipeline) -> dict[int, _Cost]:
 
 
 def _idle(node: Node) -> bool:
-    return base_of(node.op) in ("Prefetch", "Repeat", "Take", "Options", "Cache", "AssertCardinality")
+    return base_of(node.op) in ("Prefetch", "Repeat", "Take", "Options", "AssertCardinality")
 
 
-def _own(
-    node: Node, prefix: dict[int, _Cost], per_batch: dict[int, float], nodes: dict[int, Node]
-) -> _Cost | None:
+def _own(node: Node, prefix: dict[int, _Cost], per_batch: dict[int, float]) -> _Cost | None:
     """Give what a node costs for a batch, less what lies below it."""
     if node.id not in prefix:
         return None
@@ -352,8 +444,6 @@ def _own(
     whole = prefix[node.id]
     # A full cache keeps what lies below it from being done again.
     below = [] if base_of(node.op) == "Cache" else [(prefix[i], per_batch[i]) for i in node.inputs]
-    if any(base_of(nodes[i].op) == "Cache" for i in node.inputs):
-        below = []
     value = whole.value * count - sum(cost.value * number for cost, number in below)
     slack = (whole.high - whole.low) / 2 * count + sum((c.high - c.low) / 2 * n for c, n in below)
     cpu = whole.cpu * count - sum(cost.cpu * number for cost, number in below)
@@ -498,7 +588,8 @@ _ADDED = ("Root", "Model", "Options", "MaxIntraOpParallelism", "PrivateThreadPoo
 
 def _kind(name: str) -> str:
     base = base_of(name)
-    return {"MemoryCache": "Cache", "FileCache": "Cache", "MemoryCacheImpl": "Cache", "FiniteTake": "Take",
+    return {"MemoryCache": "Cache", "FileCache": "Cache", "MemoryCacheImpl": "Cache",
+            "FileCacheImpl": "Cache", "FiniteTake": "Take",
             "FiniteSkip": "Skip", "FiniteRepeat": "Repeat", "ForeverRepeat": "Repeat",
             "ParallelMap": "Map", "ParallelBatch": "Batch", "ParallelInterleave": "Interleave",
             "MapAndBatch": "MapAndBatch"}.get(base, base)  # fmt: skip

