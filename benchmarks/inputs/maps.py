@@ -81,18 +81,18 @@ def _records(name: str) -> tf.data.Dataset:
 @planted("missing-prefetch", "records are read between the steps", "TFRecord")
 def records_between_steps() -> Work:
     """Read large records and batch them while nothing else happens."""
-    records = _records("between").batch(40).map(files.raw_rows)
-    return Work(model(6), tuned(records, autotune=False, prefetch=False))
+    records = _records("between").batch(32).map(files.raw_rows)
+    return Work(model(7), tuned(records, autotune=False, prefetch=False))
 
 
 @planted("missing-prefetch", "two sources zipped between the steps", "TFRecord", "zip(")
 def zipped_between_steps() -> Work:
     """Read two files side by side, with nothing running ahead."""
-    left, right = _records("left").batch(20), _records("right").batch(20)
+    left, right = _records("left").batch(16), _records("right").batch(16)
     both = tf.data.Dataset.zip((left, right)).map(
         lambda one, other: files.raw_rows(tf.concat([one, other], 0))
     )
-    return Work(model(6), tuned(both, autotune=False, prefetch=False))
+    return Work(model(7), tuned(both, autotune=False, prefetch=False))
 
 
 @planted("autotune-off", "stateless map with autotune off", "map(", accept=("sequential-map",))
