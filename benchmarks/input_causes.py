@@ -72,7 +72,7 @@ def diagnosed(case: Case, budget: float) -> dict[str, Any]:
         "top": of_input[0] if of_input else None,
         "right": right_cause(case, of_input),
         "stage": slowest[0] if slowest else None,
-        "stage_right": bool(slowest) and any(part in slowest[0] for part in case.where),
+        "stage_right": bool(slowest) and any(part.lower() in slowest[0].lower() for part in case.where),
         "cost_s": cost,
         "reported_s": slowest[1] if slowest else None,
         "cost_error": slowest[1] / cost - 1 if slowest and cost else None,

@@ -82,7 +82,7 @@ def _records(name: str) -> tf.data.Dataset:
 def records_between_steps() -> Work:
     """Read large records and batch them while nothing else happens."""
     records = _records("between").batch(32).map(files.raw_rows)
-    return Work(model(6), tuned(records, autotune=False, prefetch=False))
+    return Work(model(7), tuned(records, autotune=False, prefetch=False))
 
 
 @planted("missing-prefetch", "two sources zipped between the steps", "TFRecord", "zip(")
@@ -92,7 +92,7 @@ def zipped_between_steps() -> Work:
     both = tf.data.Dataset.zip((left, right)).map(
         lambda one, other: files.raw_rows(tf.concat([one, other], 0))
     )
-    return Work(model(6), tuned(both, autotune=False, prefetch=False))
+    return Work(model(7), tuned(both, autotune=False, prefetch=False))
 
 
 @planted("autotune-off", "stateless map with autotune off", "map(", accept=("sequential-map",))

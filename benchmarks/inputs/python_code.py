@@ -38,11 +38,11 @@ def generated_rows() -> Work:
     def rows() -> Iterator[Any]:
         x = np.zeros((FEATURES,), "float32")
         while True:
-            meter.sleep(0.0025)
+            meter.sleep(0.005)
             yield x, x[:1]
 
-    dataset = tf.data.Dataset.from_generator(rows, output_signature=ROW).batch(8).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=meter.per_batch(8))
+    dataset = tf.data.Dataset.from_generator(rows, output_signature=ROW).batch(4).prefetch(AUTOTUNE)
+    return Work(model(), dataset, cost=meter.per_batch(4))
 
 
 @planted("python-generator", "from_generator of batches, computing", *GENERATOR)
@@ -94,14 +94,14 @@ def py_function_rows() -> Work:
     """Compute each row in Python: more threads don't help."""
 
     def work(value: tf.Tensor) -> tf.Tensor:
-        spin(0.002)
+        spin(0.004)
         return tf.cast(value, tf.float32)
 
     def mapped(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return row(tf.ensure_shape(tf.py_function(work, [index], tf.float32), ()))
 
-    dataset = tf.data.Dataset.range(ENDLESS).map(mapped, AUTOTUNE).batch(8).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(0.002 * 8))
+    dataset = tf.data.Dataset.range(ENDLESS).map(mapped, AUTOTUNE).batch(4).prefetch(AUTOTUNE)
+    return Work(model(), dataset, cost=known(0.004 * 4))
 
 
 @planted("python-function-in-map", "numpy_function by batch under AUTOTUNE", "map(")

@@ -60,15 +60,15 @@ def interleave_of_one() -> Work:
     meter = Meter()
 
     def fetch(index: np.ndarray) -> np.ndarray:
-        meter.sleep(0.002)
+        meter.sleep(0.005)
         return index
 
     def source(shard: tf.Tensor) -> tf.data.Dataset:
         return tf.data.Dataset.range(64).map(lambda index: through_numpy(fetch, index + shard))
 
     shards = tf.data.Dataset.range(8).repeat()
-    dataset = shards.interleave(source, cycle_length=1).map(row, AUTOTUNE).batch(8).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=meter.per_batch(8))
+    dataset = shards.interleave(source, cycle_length=1).map(row, AUTOTUNE).batch(4).prefetch(AUTOTUNE)
+    return Work(model(), dataset, cost=meter.per_batch(4))
 
 
 @planted(
@@ -79,14 +79,12 @@ def serial_interleave() -> Work:
 
     def source(name: tf.Tensor) -> tf.data.Dataset:
         records = tf.data.TFRecordDataset(name)
-        return records.map(lambda record: row(burn(tf.strings.length(record), 0.001)))
+        return records.map(lambda record: row(burn(tf.strings.length(record), 0.004)))
 
     names = _shards("serial-interleave", 8, 64, 256)
     shards = tf.data.Dataset.from_tensor_slices(names).repeat()
-    dataset = (
-        shards.interleave(source, cycle_length=4, num_parallel_calls=None).batch(BATCH).prefetch(AUTOTUNE)
-    )
-    return Work(model(2), dataset, cost=known(0.001 * BATCH))
+    dataset = shards.interleave(source, cycle_length=4, num_parallel_calls=None).batch(4).prefetch(AUTOTUNE)
+    return Work(model(2), dataset, cost=known(0.004 * 4))
 
 
 @planted("sequential-source", "thousands of small TFRecord files in a row", "TFRecord", "flat_map", "FlatMap")
