@@ -13,7 +13,8 @@ from tfdiag.model.report import Evidence
 
 __all__ = [
     "LOCKED", "Others", "call_overhead", "calls", "fixed_parallelism", "input_checks", "is_generator",
-    "is_map", "is_python", "left_serial_by_the_job", "locked_evidence", "others", "overhead_part", "worth",
+    "is_map", "is_python", "left_serial_by_the_job", "locked_evidence", "others", "overhead_part",
+    "surely_serial", "worth",
 ]  # fmt: skip
 
 LOCKED = 0.5
@@ -49,7 +50,9 @@ def fixed_parallelism(model: PipelineModel, stage: StageTime) -> int | None:
     if stage.node is not None:
         written = stage.node.parallelism
         return written if written is not None and written >= 1 else None
-    ahead = stage.base.startswith("Parallel") or (stage.base == "MapAndBatch" and stage.parallelism > 1)
+    ahead = stage.base.startswith("Parallel") or (
+        stage.base == "MapAndBatch" and (stage.parallelism > 1 or "num_parallel_calls=" in stage.label)
+    )
     # With autotune off, AUTOTUNE becomes a number that can't be told from one that was written.
     return round(stage.parallelism) if ahead and not stage.tunable and model.autotune else None
 
@@ -80,6 +83,14 @@ def overhead_part(model: PipelineModel, stage: StageTime) -> float | None:
     """Give the part of a stage's time that merely calling its function takes."""
     cost = call_overhead(model, stage)
     return None if cost is None or stage.per_batch_s <= 0 else min(1.0, cost / stage.per_batch_s)
+
+
+def surely_serial(model: PipelineModel, stage: StageTime) -> bool:
+    """Say whether a map that was written serial runs so; tf.data makes one without state parallel."""
+    function = stage.function
+    if model.from_model or not model.autotune or function is None:
+        return True
+    return function.stateful or function.python or function.random
 
 
 def locked_evidence(stage: StageTime, below: bool) -> tuple[Evidence, ...]:

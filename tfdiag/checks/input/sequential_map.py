@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.checks import facts, stages
-from tfdiag.checks.registry import Check, Result, severity_of
+from tfdiag.checks.registry import Check, Result, Undecided, severity_of
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Evidence, Finding
 from tfdiag.remedies import parallel_map
@@ -50,6 +50,10 @@ def run(analysis: Analysis) -> Iterator[Result]:
         return
     if stages.fixed_parallelism(model, stage) is not None or stages.left_serial_by_the_job(model, stage):
         return
+    if not stages.surely_serial(model, stage):
+        raise Undecided(
+            f"whether tf.data runs {stage.label} in parallel by itself is not known: there is no model of it"
+        )
     overhead = stages.overhead_part(model, stage) or 0.0
     if (stage.locked or 0.0) >= stages.LOCKED or overhead >= _OVERHEAD:
         return

@@ -59,7 +59,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
             busy = Quantity(alone.cpu_per_batch_s / alone.batch.value, "cores", source="input alone")
             evidence.append(Evidence("cores that the input keeps busy alone", busy))
     if asked.undecided:
-        notes.append("These checks could not tell: " + ", ".join(name for name, _ in asked.undecided))
+        told = "; ".join(f"{name} ({reason})" for name, reason in asked.undecided)
+        notes.append(f"These checks could not tell: {told}")
     yield Result(
         Finding(
             check=CHECK.id,

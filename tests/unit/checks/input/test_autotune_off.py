@@ -80,6 +80,14 @@ def test_the_runtime_tells_without_a_graph(threads: float, tunable: bool, autotu
     assert bool(results(CHECK, **with_wait(0.4), cores=4, pipeline=of)) is fires
 
 
+@pytest.mark.parametrize(("label", "fires"), [("map(f)", False), ("map(f, num_parallel_calls=…)", True)])
+def test_a_fused_map_is_fixed_where_a_number_was_written(label: str, fires: bool):
+    """One call at a time is what a serial map makes, and one that was told to."""
+    fused = stage(2, "MapAndBatchV2", 80 * MS, threads=1, tunable=False)
+    of = Pipeline((stage(1, "Range", 0.0), fused), 2, ("range(…)", label))
+    assert bool(results(CHECK, **with_wait(0.4), cores=4, pipeline=of)) is fires
+
+
 @pytest.mark.parametrize(("faster", "fires"), [(1.32, False), (1.35, True), (None, True)])
 @pytest.mark.parametrize("calls", [None, 2])
 def test_silent_where_threads_hardly_help(calls: int | None, faster: float | None, fires: bool):

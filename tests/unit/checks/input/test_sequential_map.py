@@ -112,6 +112,10 @@ def test_undecided_without_the_wait():
 def alone(function: Function | None = PLAIN, each: float = 4 * MS, **fields: Any) -> Pipeline:
     """Give a sampled map of 40 ms a batch, with a function of this kind."""
     part = {name: fields.pop(name) for name in ("parallel",) if name in fields}
+    if fields.get("autotune", True):  # otherwise the runtime keeps no model
+        fields.setdefault(
+            "running", (stage(1, "Range", 0.0), stage(2, "Map", each), stage(3, "BatchV2", 0.0))
+        )
     return sampled(
         Part("Range", "range(…)"),
         Part("Map", "map(decode)", each, 1.0, {"function": function, **fields.pop("node", {})}, **part),
@@ -146,6 +150,17 @@ def test_silent_where_calls_are_most_of_it(overhead: float, fires: bool):
 def test_what_autotune_would_do_is_another_check(function: Function | None, autotune: bool, fires: bool):
     """Serial only because autotune is off: autotune-off says so."""
     assert bool(results(CHECK, **with_wait(0.4), pipeline=alone(function, autotune=autotune))) is fires
+
+
+@pytest.mark.parametrize("function", [Function("f", stateful=True), Function("f", random=True), None])
+def test_a_map_with_state_is_serial_whatever_runs(function: Function | None):
+    """tf.data leaves it alone, so that it was written serial is enough."""
+    assert results(CHECK, **with_wait(0.4), pipeline=alone(function, running=()))
+
+
+def test_undecided_whether_tfdata_made_it_parallel():
+    """Written serial, without state, and nobody knows what runs."""
+    assert "by itself" in not_run(CHECK, **with_wait(0.4), pipeline=alone(running=()))
 
 
 def test_a_fixed_parallelism_is_another_check():

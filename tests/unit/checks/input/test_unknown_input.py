@@ -68,7 +68,8 @@ def test_silent_where_another_check_of_the_input_fires(checks: Callable[..., Non
 def test_says_who_could_not_tell(checks: Callable[..., None]):
     """So that nobody takes the missing answer of another check for a no."""
     checks(other(Undecided("no number")))
-    assert only(CHECK, **with_wait(0.4), pipeline=ODD).finding.detail == "These checks could not tell: other"
+    found = only(CHECK, **with_wait(0.4), pipeline=ODD)
+    assert found.finding.detail == "These checks could not tell: other (no number)"
 
 
 def test_all_checks_are_asked():
