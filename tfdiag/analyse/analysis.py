@@ -79,7 +79,8 @@ def analyse(measurements: Measurements) -> Analysis:
     alone = input_facts(measurements.input_alone)
     step: Step | Missing = steady if isinstance(steady, Missing) else break_down(measurements, steady, replay)
     passed = isinstance(steady, Steady) and isinstance(steady.boundary, Boundary) and steady.boundary.followed
-    fills = "" if passed else filling(measurements.pipeline)
+    batches = 0 if isinstance(live, Missing) else len(live.start_s) * live.steps_per_call
+    fills = "" if passed else filling(measurements.pipeline, batches)
     return Analysis(
         measurements=measurements,
         steady=steady,

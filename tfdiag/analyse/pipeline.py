@@ -369,23 +369,52 @@ def _fills(cache: Stage | None, order: list[Stage]) -> bool | None:
     return None
 
 
-def filling(pipeline: Pipeline | Missing) -> str:
-    """Name the cache that was being filled in its first pass all the time that was watched; empty if none."""
+def filling(pipeline: Pipeline | Missing, batches: int) -> str:
+    """Name the cache that was being filled in its first pass all the time that was watched; empty if none.
+
+    `batches` is how many were taken meanwhile.
+    """
     if isinstance(pipeline, Missing) or not pipeline.stages or pipeline.output is None:
         return ""
     order = _source_first({stage.id: stage for stage in pipeline.stages}, pipeline.output)
     caches = [stage for stage in order if _kind(stage.name) == "Cache"]
     if not any(_fills(cache, order) for cache in caches) or _passes(order) > 1:
         return ""
+    if pipeline.graph and not _may_be_first(pipeline, order, batches):
+        return ""
+    return label_of(caches[-1], pipeline)
+
+
+def _may_be_first(pipeline: Pipeline, order: list[Stage], batches: int) -> bool:
+    """Say whether a cache can be filled at all, and has not been gone through once already."""
     nodes = {node.id: node for node in pipeline.graph}
+    before = {stage.id: stage for stage in pipeline.stages_before}
+    per_batch = _per_batch(pipeline.graph, _matched(pipeline.graph, order), before)
     for node in pipeline.graph:
         if base_of(node.op) != "Cache":
             continue
         if any(_endless(nodes[each]) for each in _below_node(node, nodes)):
-            return ""
-        if node.cardinality and 0 < node.cardinality <= max(cache.elements for cache in caches):
-            return ""  # it has seen as many elements as there are
-    return label_of(caches[-1], pipeline)
+            return False
+        count = node.cardinality
+        if count is None or count <= 0:
+            continue
+        if batches * per_batch[node.id] > count or _cut_short(node, nodes, per_batch):
+            return False
+    return True
+
+
+def _cut_short(cache: Node, nodes: dict[int, Node], per_batch: dict[int, float]) -> bool:
+    """Say whether a take behind a cache, before any repeat, never lets it come to its end."""
+    above = cache
+    while behind := next((node for node in nodes.values() if above.id in node.inputs), None):
+        if base_of(behind.op) == "Repeat":
+            return False
+        if base_of(behind.op) == "Take" and behind.size is not None and behind.size > 0:
+            each = per_batch[cache.id] / max(1e-9, per_batch[behind.id])
+            if cache.cardinality is not None and behind.size * each < cache.cardinality:
+                return True
+        above = behind
+    return False
 
 
 def _passes(order: list[Stage]) -> float:

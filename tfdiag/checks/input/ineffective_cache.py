@@ -47,6 +47,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
     model = facts.pipeline(analysis)
     cache = next((stage for stage in reversed(model.stages) if kind(stage) == "Cache"), None)
     if cache is None:
+        if not model.known and any(part.startswith("cache") for part in model.written):
+            raise Undecided("what lies before and behind the cache has no times: nothing was sampled")
         return
     slow = facts.bottleneck(analysis)
     if slow.stage in model.downstream(cache):

@@ -44,12 +44,14 @@ _FIRST_S = 10.0
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when filling takes a share of the epoch, or the buffer a share of the memory."""
     if isinstance(analysis.pipeline, Missing):
+        if not facts.waits(analysis):
+            return  # whatever there is, the step does not wait for it
         raise Undecided(f"the pipeline is not known: {analysis.pipeline.reason}")
     model = analysis.pipeline
+    if not model.known and any(part.startswith("shuffle") for part in model.written):
+        raise Undecided("what an element costs before the shuffle is not known: nothing was sampled")
     for stage in model.stages:
         if kind(stage) == "Shuffle" and stage.node is not None and (stage.node.size or 0) > 1:
-            if not model.known:
-                raise Undecided("what an element costs before the shuffle is not known: nothing was sampled")
             yield from _judged(analysis, model, stage)
 
 

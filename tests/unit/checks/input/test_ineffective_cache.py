@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.synthetic import MS, Part, sampled, stage
+from tests.synthetic import MS, Part, pipeline, sampled, stage
 from tests.unit.checks.running import evidence, not_run, only, results, value, with_wait
 from tfdiag.checks.input.ineffective_cache import CHECK
 from tfdiag.model.pipeline import Edit, Function, Pipeline
@@ -155,4 +155,9 @@ def test_undecided_without_a_second_reading():
 def test_undecided_without_a_count():
     """How many elements the cache has to hold tells when it is full."""
     of = below(count=0, before=100)
-    assert "how many" in not_run(CHECK, **with_wait(0.4), pipeline=of)
+    assert "was being filled" in not_run(CHECK, **with_wait(0.4), pipeline=of)
+
+
+def test_undecided_without_times():
+    """A cache is there, but nobody knows what its neighbours cost."""
+    assert "sampled" in not_run(CHECK, **with_wait(0.4), pipeline=pipeline("range(…)", "cache()"))
