@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.synthetic import MS, chain, pipeline, stage
-from tfdiag.analyse.pipeline import PipelineModel, pipeline_model
-from tfdiag.model.pipeline import Pipeline
+from tests.synthetic import MS, Part, chain, pipeline, sampled, stage
+from tfdiag.analyse.pipeline import PipelineModel, filling, pipeline_model
+from tfdiag.model.pipeline import Function, Pipeline, Stage
 from tfdiag.model.quantity import Missing
 
 
@@ -170,3 +170,77 @@ def test_odd_models_do_no_harm():
     assert found.stages[0].per_batch_s == pytest.approx(100 * MS)
     passing = (stage(1, "Root", 0.0, inputs=(2,)), stage(2, "Options", 0.0, inputs=(1,)))
     assert isinstance(pipeline_model(Pipeline(passing, 1)), PipelineModel)
+
+
+# Caches --------------------------------------------------------------------------------------
+
+
+def cached(*, reading: bool, taken: int = 300, parts: tuple[Part, ...] = ()) -> Pipeline:
+    """Give a pipeline of 1000 elements with an expensive map below its cache, as it runs."""
+    chain = (
+        Part("TensorSlice", "from_tensor_slices(…)", 0.001 * MS, node={"cardinality": 1000}),
+        Part("Map", "map(decode)", 1 * MS, node={"cardinality": 1000, "function": Function("decode")}),
+        Part("Cache", "cache()", 0.001 * MS, node={"cardinality": 1000}),
+        *parts,
+        Part("Batch", "batch(10)", 0.0, node={"size": 10}),
+    )
+    below = (
+        ()
+        if reading
+        else (
+            Stage(1, "TensorSlice", elements=taken),
+            Stage(2, "Map", inputs=(1,), elements=taken, processing_s=1.0),
+        )
+    )
+    running = (
+        *below,
+        Stage(3, "MemoryCacheImpl", inputs=() if reading else (2,), elements=taken),
+        Stage(4, "MemoryCache", inputs=(3,), elements=taken),
+        Stage(5, "BatchV2", inputs=(4,), elements=taken // 10),
+    )
+    return sampled(*chain, running=running)
+
+
+def test_a_full_cache_spares_what_lies_below_it() -> None:
+    """What a sample of the map costs is no cost of a batch any more."""
+    model = pipeline_model(cached(reading=True))
+    assert isinstance(model, PipelineModel)
+    decode = next(stage for stage in model.stages if stage.label == "map(decode)")
+    assert (decode.per_batch_s, decode.cpu_per_batch_s) == (0.0, 0.0)
+    assert decode.spared_s == pytest.approx(10 * MS)
+
+
+def test_a_cache_that_is_being_filled_spares_nothing() -> None:
+    """In the first pass everything is still done."""
+    model = pipeline_model(cached(reading=False))
+    assert isinstance(model, PipelineModel)
+    decode = next(stage for stage in model.stages if stage.label == "map(decode)")
+    assert decode.per_batch_s == pytest.approx(10 * MS)
+    assert decode.spared_s == 0.0
+
+
+@pytest.mark.parametrize(("batches", "name"), [(30, "cache()"), (100, "cache()"), (101, "")])
+def test_the_first_pass_is_told_by_its_length(batches: int, name: str) -> None:
+    """More elements than there are were seen: it is not the first pass any more."""
+    assert filling(cached(reading=False), batches) == name
+
+
+def test_a_full_cache_is_not_being_filled() -> None:
+    """Nor is one that can never be full: it would be called the first pass for ever."""
+    assert filling(cached(reading=True), 30) == ""
+    cut = Part("Take", "take(500)", 0.0, node={"size": 500})
+    assert filling(cached(reading=False, parts=(cut,)), 30) == ""
+    assert filling(Missing("no pipeline"), 30) == ""
+
+
+def test_stages_below_a_repeat_know_their_own_pass_only() -> None:
+    """A repeat makes its source anew for each pass: what that has given is part of what the repeat has."""
+    running = (
+        Stage(1, "Range", elements=20, processing_s=20 * 0.1 * MS),
+        Stage(2, "Map", inputs=(1,), elements=20, processing_s=20 * MS),
+        Stage(3, "BatchV2", inputs=(2,), elements=2, processing_s=2 * MS),
+        Stage(4, "ForeverRepeat", inputs=(3,), elements=102),
+    )
+    model = pipeline_model(Pipeline(stages=running, output=4))
+    assert isinstance(model, PipelineModel)
+    assert [stage.per_batch_s for stage in model.stages] == pytest.approx([1 * MS, 10 * MS, 1 * MS, 0.0])
