@@ -45,11 +45,11 @@ def pictures_each_epoch() -> Work:
 @planted("uncached-work", "text split again each epoch, repeated in the dataset", "map(")
 def text_each_epoch() -> Work:
     """Split and hash batches of lines again and again, in one endless epoch."""
-    lines = [" ".join(f"w{number % (17 + n)}" for number in range(400)) for n in range(1024)]
+    lines = [" ".join(f"w{number % (17 + n)}" for number in range(1200)) for n in range(1024)]
 
     def hashed(batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         words = tf.strings.split(batch)
-        found = tf.strings.to_hash_bucket_fast(words, 100).to_tensor(shape=(None, 400))
+        found = tf.strings.to_hash_bucket_fast(words, 100).to_tensor(shape=(None, 1200))
         x = tf.cast(found, tf.float32)
         return x[:, :FEATURES], tf.reduce_mean(x, axis=1, keepdims=True)
 
