@@ -70,8 +70,8 @@ def suggest_interleave(
     return Suggestion(
         id=f"{check}/interleave",
         check=check,
-        text=f"Read {count} files at a time: interleave with both numbers written out, for AUTOTUNE counts cores, "
-        "not waits.",
+        text=f"Read {count} files at a time: interleave with both numbers written out, because AUTOTUNE "
+        "counts cores, not waits.",
         code=_interleaved(chain, stage, arguments),
         predicted=predict(analysis, model, stage, count, f"{count} files read at a time"),
         risk="Elements come in another order, the same in every pass; more files are open at a time.",
@@ -109,8 +109,8 @@ def suggest_parallel_reads(
     return Suggestion(
         id=f"{check}/parallel-reads",
         check=check,
-        text=f"Read {count} files at a time, more than there are cores, on a pool of as many threads: functions "
-        "run on as many threads as there are cores, whatever num_parallel_calls says.",
+        text=f"Read {count} files at a time, on a pool of as many threads: without one, functions share as "
+        "many threads as there are cores, whatever num_parallel_calls says.",
         code=(
             diff(chain, after)
             if stage.label in chain
