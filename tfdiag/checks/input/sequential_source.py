@@ -8,9 +8,10 @@ Why it matters
     A reader without an interleave works on one file on one thread: other cores idle, and each wait for
     storage is a wait for all.
 How to fix it
-    `files.interleave(tf.data.TFRecordDataset, cycle_length=n, num_parallel_calls=tf.data.AUTOTUNE)`.
-    Give `cycle_length`: left out, TensorFlow takes a third of the cores. Where the order of elements is
-    free, add `deterministic=False`, so that one slow file holds up nobody.
+    `files.interleave(tf.data.TFRecordDataset, cycle_length=n, num_parallel_calls=n)`. Give both
+    numbers: left out, `cycle_length` is a third of the cores, and AUTOTUNE gives waiting readers no
+    more threads than there are cores. Where the order of elements is free, add `deterministic=False`,
+    so that one slow file holds up nobody.
 When to ignore it
     When the elements must come in the order of the files.
 References

@@ -9,8 +9,10 @@ Why it matters
     Network file systems, object stores and cold disks answer late, or let only so many bytes through.
     More threads help against the first; against the second only fewer or nearer bytes do.
 How to fix it
-    Read more at a time than there are cores (`num_parallel_calls=32`), keep what fits in memory
-    (`cache()`), copy the data to a local disk, and pack many small files into few large ones.
+    Read more at a time than there are cores (`num_parallel_calls=16`, and for a map also
+    `options.threading.private_threadpool_size=16`, because functions share as many threads as there are
+    cores), keep what fits in memory (`cache()`), copy the data to a local disk, and pack many small
+    files into few large ones.
 When to ignore it
     When the first epoch only is slow: the system keeps files that were read in memory.
 References

@@ -110,7 +110,9 @@ def test_suggests_an_interleave():
     """The number of streams is written out, and no larger than the number of files."""
     (suggestion,) = only(CHECK, **with_wait(0.4), pipeline=reading()).suggestions
     assert suggestion.edits == (Edit("interleave", 1, 8),)
-    assert "+     .interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls" in suggestion.code
+    assert (
+        "+     .interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=8)" in suggestion.code
+    )
     assert isinstance(suggestion.predicted, Quantity)
     # 90 ms of reading: 72 / 8 of waits and 18 / 4 of computing are hidden behind 60 ms of step.
     assert suggestion.predicted.value == pytest.approx(100 / 60)
