@@ -14,7 +14,7 @@ from tfdiag.analyse.breakdown import (
 )
 from tfdiag.analyse.pipeline import PipelineModel, filling, pipeline_model
 from tfdiag.analyse.steady import Boundary, Steady, steady_state
-from tfdiag.analyse.verdict import crosses, judge
+from tfdiag.analyse.verdict import contention, crosses, judge
 from tfdiag.model.measurements import Measurements
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Bounds, Step, Verdict
@@ -36,6 +36,8 @@ class Analysis:
     verdict: Verdict
     filling: str = ""
     """The cache that was being filled for the first time all the while; empty if there is none."""
+    contended_s: float = 0.0
+    """Seconds of a step by which the input's own work holds it up, beside what it waits."""
 
     def share(self, seconds: float) -> float:
         """Give seconds per step as a share of the mean step."""
@@ -81,6 +83,7 @@ def analyse(measurements: Measurements) -> Analysis:
     passed = isinstance(steady, Steady) and isinstance(steady.boundary, Boundary) and steady.boundary.followed
     batches = 0 if isinstance(live, Missing) else len(live.start_s) * live.steps_per_call
     fills = "" if passed else filling(measurements.pipeline, batches)
+    contended = 0.0 if isinstance(step, Missing) else contention(step, alone)
     return Analysis(
         measurements=measurements,
         steady=steady,
@@ -89,6 +92,7 @@ def analyse(measurements: Measurements) -> Analysis:
         input_alone=alone,
         pipeline=pipeline_model(measurements.pipeline),
         bounds=bounds_of(measurements, steady, step, replay, alone),
-        verdict=judge(measurements, step, fills),
+        verdict=judge(measurements, step, fills, contended),
         filling=fills,
+        contended_s=contended,
     )

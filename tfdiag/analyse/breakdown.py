@@ -14,7 +14,7 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Bounds, HostItem, Step
 from tfdiag.stats import Estimate
 
-__all__ = ["ReplayFacts", "bounds_of", "break_down", "input_facts", "replay_facts"]
+__all__ = ["InputFacts", "ReplayFacts", "bounds_of", "break_down", "input_facts", "replay_facts"]
 
 _WAIT_OVER_ALONE = 1.5
 """How much longer a batch may take beside a running step than alone."""

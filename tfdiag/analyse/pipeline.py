@@ -57,6 +57,8 @@ class StageTime:
     own), from a sample on all cores; None where that was not sampled."""
     batched_s: float | None = None
     """Time for a batch of its function on whole batches, where it takes them."""
+    batched_exact: bool = True
+    """It gave the same then; False where the values had another layout."""
     spared_s: float = 0.0
     """What a batch would cost in it, were it not for a full cache behind it."""
     calls_per_batch: float = 0.0
@@ -319,6 +321,7 @@ def _from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]
                 sampled=times is not None,
                 locked=locked,
                 batched_s=fast,
+                batched_exact=node.id not in batched or batched[node.id].exact,
                 calls_per_batch=calls,
                 first_s=next((s.first_s for s in pipeline.samples if s.node == node.id), 0.0),
                 advancing=_advancing(stage, before) if stage is not None else None,

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 
+from tfdiag.analyse.breakdown import InputFacts
 from tfdiag.model.measurements import Live, Measurements
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Step, Verdict
 
-__all__ = ["VERDICT_SHARE", "crosses", "judge", "noise_of"]
+__all__ = ["VERDICT_SHARE", "contention", "crosses", "judge", "noise_of"]
 
 VERDICT_SHARE = 0.25
 """From this share of the step on, something that can be mended names the verdict."""
 _COMPUTE_SHARE = 0.5
 _UNEXPLAINED_SHARE = 0.3
 _FEW_STEPS = 30
+_CONTENTION_SHARE = 0.15
+"""Below this share a slower second of the machine could be taken for it."""
+_WORKS = 0.5
+"""An input that computes for less of the step than this does not hold it up."""
 _NOISE_LEAST = 0.02
 """How well a share of the step repeats at best."""
 _NOISE_MOST = 0.1
@@ -33,14 +38,32 @@ _WORDS = {
 }
 
 
-def judge(measurements: Measurements, step: Step | Missing, filling: str = "") -> Verdict:
-    """Name what the step's time is spent on; `filling` is a cache that was not full yet."""
+def contention(step: Step, alone: InputFacts | Missing) -> float:
+    """Give the seconds by which the input's own work slows the step down, beside what it lets it wait.
+
+    The same step takes less when it is replayed without its input. What the wait does not explain of that is
+    the input's doing as far as it computes meanwhile: it takes the cores, or the interpreter's lock.
+    """
+    if isinstance(alone, Missing) or alone.cpu_per_batch_s < _WORKS * step.mean_s:
+        return 0.0
+    seconds = min(_seconds(step, "unexplained"), alone.cpu_per_batch_s)
+    return seconds if crosses(step, seconds / step.mean_s, _CONTENTION_SHARE) else 0.0
+
+
+def judge(
+    measurements: Measurements, step: Step | Missing, filling: str = "", contended_s: float = 0.0
+) -> Verdict:
+    """Name what the step's time is spent on.
+
+    `filling` is a cache that was not full yet, `contended_s` what the input takes from the step by working.
+    """
     if isinstance(step, Missing):
         return Verdict("inconclusive", _sentence_without(step.reason), 0.0, 0.0, (step.reason,))
     groups = _groups(step)
+    groups["input-bound"] += contended_s
     total = step.mean_s
     shares = {code: seconds / total if total > 0 else 0.0 for code, seconds in groups.items()}
-    unexplained = _seconds(step, "unexplained") / total if total > 0 else 0.0
+    unexplained = (_seconds(step, "unexplained") - contended_s) / total if total > 0 else 0.0
     missing = _missing(measurements, step)
     fixable = {code: share for code, share in shares.items() if code != "compute-bound"}
     code = max(fixable, key=lambda key: fixable[key])
@@ -67,6 +90,12 @@ def judge(measurements: Measurements, step: Step | Missing, filling: str = "") -
     share = shares[code]
     verb = " for" if code == "input-bound" else ""
     headline = f"{_WORDS[code]}{verb} {share:.0%} of its {_time(total)}."
+    if code == "input-bound" and contended_s > 0:
+        waits = f"{share - contended_s / total:.0%}"
+        headline = (
+            f"The input takes {share:.0%} of the step of {_time(total)}: it waits for {waits}, and for "
+            f"{contended_s / total:.0%} the input's own work holds it up."
+        )
     return Verdict(code, headline, share, _confidence(measurements, step, shares, code), missing)
 
 

@@ -50,8 +50,11 @@ def pipeline(analysis: Analysis) -> PipelineModel:
 
 
 def waits(analysis: Analysis) -> float:
-    """Give the share of the step that waits for input, 0 where it is not worth a finding."""
-    cost = analysis.share(input_wait(analysis))
+    """Give the share of the step that its input costs it, 0 where it is not worth a finding.
+
+    That is the wait, and what the input takes from the step by working beside it, where that is much.
+    """
+    cost = analysis.share(input_wait(analysis) + analysis.contended_s)
     return cost if analysis.crosses(cost, COST_SHARE) else 0.0
 
 
@@ -102,4 +105,11 @@ def wait_evidence(analysis: Analysis, threshold: float) -> Evidence:
     wait = analysis.step.segments["input_wait"]
     assert isinstance(wait, Quantity)
     limit = Quantity(threshold * analysis.step.mean_s, "s", origin="given")
+    if analysis.contended_s > 0:
+        lost = Quantity(
+            wait.value + analysis.contended_s,
+            "s",
+            source=f"{wait.source}; the live step less its wait and the replay without input",
+        )
+        return Evidence("wait for input and for what its work takes from the step", lost, limit, "above")
     return Evidence("wait for input per step", wait, limit, "above")

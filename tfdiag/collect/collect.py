@@ -51,14 +51,14 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Request", "collect"]
 
-_LIVE_SHARE = 0.5
+_LIVE_SHARE = 0.4
 _LIVE_AT_MOST_S = 12.0
 _LIVE_AT_LEAST_S = 2.5
-_ALONE_SHARE = 0.3
-_ALONE_AT_MOST_S = 4.0
-_REPLAY_SHARE = 0.45
+_ALONE_SHARE = 0.2
+_ALONE_AT_MOST_S = 3.0
+_REPLAY_SHARE = 0.4
 _REPLAY_AT_MOST_S = 5.0
-_SAMPLES_SHARE = 0.5
+_SAMPLES_SHARE = 0.8
 _SAMPLES_AT_MOST_S = 8.0
 _GRACE_SHARE = 0.05
 """Of the budget: how long a phase may take to unwind after its end."""
@@ -590,7 +590,7 @@ class _Collection:
                 request.source,
                 request.fit_kwargs,
                 callbacks=names,
-                epochs=int(request.fit_kwargs.get("epochs", 1)),
+                epochs=int(request.fit_kwargs.get("epochs", 0)),
             )
         if isinstance(job.steps_per_epoch, Quantity):
             self.run_epoch_steps = job.steps_per_epoch.value

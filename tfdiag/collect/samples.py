@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tfdiag.compat import host, tensorflow
-from tfdiag.compat.tfdata import same_values
+from tfdiag.compat.tfdata import same_content, same_values
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph
 from tfdiag.model.pipeline import Node, Sample
 from tfdiag.model.quantity import Maybe, Missing, Quantity
@@ -28,6 +28,9 @@ _PARTS = 12
 _PARTS_LEAST = 3
 _SAMPLE_S = 0.4
 _WINDOW_S = 0.02
+_TOO_LONG = 3.0
+_SETTLE_S = 0.02
+_SETTLE_LOOKS = 40
 _HELD_BYTES = 16 << 20
 """Of the caller's data, at most, in one window."""
 _CACHED_LEAST = 4
@@ -66,6 +69,7 @@ def sample_stages(
         serial = graph.serial()
     except CannotEdit as error:
         return Samples(missing=str(error))
+    run.settle()
     working = [node for node in graph.nodes if node.op not in _IDLE_OPS]
     # The whole tells most, then what lies below it.
     last = working[-1:] if working else []
@@ -80,7 +84,10 @@ def sample_stages(
             break
         if node.function is not None and cores > 1:
             try:
-                spread = serial.parallel(node.id, calls=cores, deterministic=False)
+                if "FlatMap" in node.op or "Interleave" in node.op:
+                    spread = serial.interleave(node.id, cycle=cores, calls=cores, deterministic=False)
+                else:
+                    spread = serial.parallel(node.id, calls=cores, deterministic=False)
             except CannotEdit:
                 continue
             _add(found, "parallel", spread, node, run)
@@ -108,14 +115,15 @@ def _add_batched(found: Samples, serial: DatasetGraph, node: Node, batch: Node, 
     size = batch.size or 1
     try:
         swapped = serial.swap(batch.id)
-        expected = run.first(serial.cut(batch.id))
-        if not same_values(expected, run.first(swapped.cut(node.id))):
+        expected, found_instead = run.first(serial.cut(batch.id)), run.first(swapped.cut(node.id))
+        exact = same_values(expected, found_instead)
+        if not exact and not same_content(expected, found_instead):
             return
         sample = run.sample("batched", swapped.cut(node.id), node, per_element=size)
     except (CannotEdit, tensorflow.tensorflow().errors.OpError, ValueError, TypeError):
         return  # the function does not take batches, which is an answer
     if sample is not None:
-        found.samples.append(sample)
+        found.samples.append(replace(sample, exact=exact))
 
 
 def _costly(working: Sequence[Node], samples: list[Sample]) -> list[Node]:
@@ -182,9 +190,17 @@ class _Runner:
     def over(self) -> bool:
         return self.should_stop() or self.clock() >= self.until
 
+    def settle(self) -> None:
+        """Wait until what ran before is at rest: iterators that were let go of may still finish work."""
+        for _ in range(_SETTLE_LOOKS):
+            before = time.process_time()
+            time.sleep(_SETTLE_S)
+            if time.process_time() - before < 0.2 * _SETTLE_S or self.over():
+                return
+
     def first(self, graph: DatasetGraph) -> Any:
-        """Give the first element."""
-        return next(iter(_quiet(graph).build()))
+        """Give the first element, flat."""
+        return next(iter(_quiet(graph).build(shapeless=True)))
 
     def sample(self, kind: Any, graph: DatasetGraph, node: Node, *, per_element: int = 1) -> Sample | None:
         """Time equal parts of what comes out of a pipeline, in windows so that Python's share is small."""
@@ -210,12 +226,9 @@ class _Runner:
         # As many as fill a cache in no time, and no more than may be held.
         quick = _FILL_S / max(each, first_s / _CACHED_LEAST, 1e-7)
         cached = int(max(_CACHED_LEAST, min(_CACHED_MOST, _HELD_BYTES // size, quick)))
-        iterator = iter(_quiet(graph.full_caches(cached).forever().windowed(window)).build())
-        warm = cached // window + 1 if any("Cache" in each.op for each in graph.nodes) else 1
-        for _ in range(warm):
-            next(iterator)
-            if self.over():
-                break
+        endless = _quiet(graph.full_caches(cached).forever())
+        fill = cached if any("Cache" in each.op for each in graph.nodes) else 1
+        window, iterator = self._warmed(endless, window, fill)
         walls: list[float] = []
         read = host.read_bytes()
         processor = time.process_time()
@@ -244,6 +257,20 @@ class _Runner:
             bytes=Quantity(float(size) / per_element, "B", source="the first element"),
             read_bytes=read_bytes,
         )
+
+    def _warmed(self, graph: DatasetGraph, window: int, fill: int) -> tuple[int, Any]:
+        """Begin to iterate in windows, smaller ones where the first elements were quicker than the others."""
+        while True:
+            iterator = iter(graph.windowed(window).build())
+            begin = self.clock()
+            for _ in range(fill // window + 1):
+                next(iterator)
+                if self.over():
+                    return window, iterator
+            took = (self.clock() - begin) / (fill // window + 1)
+            if window == 1 or took <= _TOO_LONG * _WINDOW_S:
+                return window, iterator
+            window = max(1, int(window * _WINDOW_S / took))
 
 
 def _quiet(graph: DatasetGraph) -> DatasetGraph:

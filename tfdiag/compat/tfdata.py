@@ -32,6 +32,7 @@ __all__ = [
     "is_distributed",
     "is_iterator",
     "prefetch_injected",
+    "same_content",
     "same_multiset",
     "same_structure",
     "same_values",
@@ -65,6 +66,21 @@ def same_values(one: Any, other: Any) -> bool:
         return False
     parts = [tf.nest.flatten(each, expand_composites=True) for each in (one, other)]
     return all(_equal(a, b) for a, b in zip(*parts, strict=True))
+
+
+def same_content(one: Any, other: Any) -> bool:
+    """Say whether two elements hold the same numbers, part by part, in whatever layout."""
+    tf = tensorflow()
+    parts = [tf.nest.flatten(each, expand_composites=True) for each in (one, other)]
+    if len(parts[0]) != len(parts[1]):
+        return False
+    for a, b in zip(*parts, strict=True):
+        if getattr(a, "dtype", None) == tf.variant or getattr(a, "dtype", None) != getattr(b, "dtype", None):
+            return False
+        left, right = np.sort(np.asarray(a), axis=None), np.sort(np.asarray(b), axis=None)
+        if not _equal(left, right):
+            return False
+    return True
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -73,6 +73,7 @@ class Job:
     steps_per_execution: int = 1
     steps_per_epoch: Maybe = Missing("the length of an epoch is not known")
     epochs: int = 1
+    """As the caller's fit was told; 0 where it was not."""
     run_eagerly: bool = False
     jit_compile: bool = False
     dtype_policy: str = ""

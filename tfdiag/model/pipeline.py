@@ -120,7 +120,7 @@ class Sample:
 
     `prefix`: everything up to and with a node, on one thread with nothing working ahead; caches are full.
     `parallel`: the same with that node's function on all cores.
-    `batched`: the node's function applied to whole batches, where it takes them and gives the same.
+    `batched`: the node's function applied to whole batches, where it takes them and gives the same values.
     """
 
     kind: Literal["prefix", "parallel", "batched"]
@@ -138,6 +138,8 @@ class Sample:
     """Bytes of one element."""
     read_bytes: Maybe = Missing("not measured")
     """Bytes read from storage meanwhile."""
+    exact: bool = True
+    """`batched` gave the same; False where it gave the same values in another layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,13 @@ class Edit:
 
     action: Literal[
         "parallel", "interleave", "prefetch", "cache_after", "swap", "set_size", "tune", "remove",
-        "autotune", "workers",
+        "autotune", "threads", "workers",
     ]  # fmt: skip
-    """A method of the graph's door; `autotune` sets the option, `workers` those of a PyDataset."""
+    """A method of the graph's door; `autotune` and `threads` (a private pool) set options, `workers` those of
+    a PyDataset."""
     node: int = -1
     value: int | None = None
-    """The size, or the number of workers."""
+    """The size, or the number of calls, streams, threads or workers."""
     deterministic: bool | None = None
     """False where the order of elements may change."""
     processes: bool = False

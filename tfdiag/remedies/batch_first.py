@@ -58,7 +58,7 @@ def suggest(
 ) -> Suggestion:
     """Suggest to batch before the map."""
     batch = _batch_after(model, stage)
-    known = stage.batched_s is not None and batch is not None
+    known = stage.batched_s is not None and stage.batched_exact and batch is not None
     return Suggestion(
         id=f"{check}/batch-first",
         check=check,
@@ -72,7 +72,9 @@ def suggest(
             "something else then, and elements must have one shape."
         ),
         reason="not tried yet: this version only predicts" if known else
-        "not tried: whether the function takes whole batches is not known",
+        "not tried: whether the function takes whole batches is not known" if stage.batched_exact else
+        "not tried: on whole batches the function gives the same values in another layout (stack, split and "
+        "the like need another axis)",
         edits=(Edit("swap", batch.id),) if known and batch is not None else (),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfdiag.analyse.analysis import Analysis
-from tfdiag.analyse.order import kind, repeats_the_same
+from tfdiag.analyse.order import kind, pure, repeats_the_same
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 from tfdiag.analyse.prediction import with_cache
 from tfdiag.model.pipeline import Edit
@@ -30,6 +30,8 @@ class Place:
     """The stages whose work it spares: the stage itself and all below."""
     python: bool
     """One of them calls Python, and nobody can see whether that gives the same again."""
+    shuffles: tuple[tuple[StageTime, tuple[StageTime, ...]], ...] = ()
+    """Shuffles that must go behind the cache first, each with the maps it then follows; nearest first."""
 
 
 def places(model: PipelineModel) -> list[Place]:
@@ -39,7 +41,9 @@ def places(model: PipelineModel) -> list[Place]:
         kept = [stage, *model.upstream(stage)]
         if stage.id < 0 or kind(stage) in _NO_PLACE:
             continue
-        if not all(repeats_the_same(each) for each in kept):
+        shuffles = _movable_shuffles(model, stage)
+        moved = [shuffle for shuffle, _ in shuffles]
+        if not all(repeats_the_same(each) for each in kept if each not in moved):
             continue
         if any(kind(each) in ("Repeat", "Cache") for each in kept):
             continue
@@ -49,8 +53,46 @@ def places(model: PipelineModel) -> list[Place]:
             continue
         python = any(each.function is not None and each.function.python for each in kept)
         python = python or any("Generator" in kind(each) or "generator" in each.label for each in kept)
-        found.append(Place(stage, tuple(kept), python))
+        found.append(Place(stage, tuple(kept), python, shuffles))
     return list(reversed(found))
+
+
+def _movable_shuffles(
+    model: PipelineModel, stage: StageTime
+) -> tuple[tuple[StageTime, tuple[StageTime, ...]], ...]:
+    """Give the shuffles below a stage that can as well follow it: between are maps of single elements."""
+    found = []
+    maps: list[StageTime] = []
+    current = stage
+    while kind(current) in ("Map", "Shuffle") and len(current.inputs) == 1 and current.id >= 0:
+        if kind(current) == "Map":
+            if not pure(current):
+                break
+            maps.append(current)
+        elif maps:
+            found.append((current, tuple(reversed(maps))))
+        current = model.stages[current.inputs[0]]
+    return tuple(found)
+
+
+def _edits(place: Place) -> tuple[Edit, ...]:
+    """Move shuffles behind the place, and put the cache there."""
+    swaps = [Edit("swap", one.id) for _, maps in place.shuffles for one in maps]
+    return (*swaps, Edit("cache_after", place.stage.id))
+
+
+def _moved(chain: list[str], place: Place) -> list[str]:
+    """Write the chain with the cache, and with the shuffles behind it."""
+    rest = list(chain)
+    for shuffle, _ in place.shuffles:
+        if shuffle.label not in rest:
+            return []
+        rest.remove(shuffle.label)
+    if place.stage.label not in rest:
+        return []
+    at = len(rest) - 1 - rest[::-1].index(place.stage.label)
+    behind = [shuffle.label for shuffle, _ in reversed(place.shuffles)]
+    return [*rest[: at + 1], "cache()", *behind, *rest[at + 1 :]]
 
 
 def size_of(analysis: Analysis, stage: StageTime) -> Maybe:
@@ -89,6 +131,11 @@ def code_of_cache(chain: list[str], stage: StageTime) -> str:
     return diff(chain, [*chain[: at + 1], "cache()", *chain[at + 1 :]])
 
 
+def _code(chain: list[str], place: Place) -> str:
+    moved = _moved(chain, place)
+    return diff(chain, moved) if moved else code_of_cache(chain, place.stage)
+
+
 def suggest(analysis: Analysis, check: str, model: PipelineModel, place: Place) -> Suggestion:
     """Suggest a cache behind a stage."""
     size = size_of(analysis, place.stage)
@@ -97,13 +144,14 @@ def suggest(analysis: Analysis, check: str, model: PipelineModel, place: Place) 
     return Suggestion(
         id=f"{check}/cache",
         check=check,
-        text=f"Keep what {place.stage.label} gives in memory: cache() behind it.",
-        code=code_of_cache(written(analysis), place.stage),
+        text=f"Keep what {place.stage.label} gives in memory: cache() behind it"
+        + (", and the shuffle behind that." if place.shuffles else "."),
+        code=_code(written(analysis), place),
         predicted=predict(analysis, model, place.stage),
         risk=f"It takes {takes} of memory; the first epoch is no faster, and must be read to its end."
         + (unseen if place.python else ""),
         reason="not tried: whether its Python code gives the same again only the caller knows"
         if place.python
         else "not tried yet: this version only predicts",
-        edits=() if place.python else (Edit("cache_after", place.stage.id),),
+        edits=() if place.python else _edits(place),
     )

@@ -108,12 +108,18 @@ def _predicted(analysis: Analysis, model: PipelineModel) -> float:
     assert not isinstance(analysis.step, Missing)
     ends, restart = analysis.between_epochs()
     rest = analysis.step.mean_s - analysis.segment("input_wait") - ends
+    fed = feed(model)
+    if analysis.contended_s and not isinstance(analysis.pipeline, Missing):
+        # An input that works less takes less from the step.
+        works = feed(analysis.pipeline).cpu_s
+        left = min(1.0, fed.cpu_s / works) if works > 0 else 1.0
+        rest -= analysis.contended_s * (1 - left)
     cpu = 0.0
     if not isinstance(analysis.replay, Missing):
         live = analysis.measurements.live
         cpu = analysis.replay.cpu_per_call_s / (1 if isinstance(live, Missing) else live.steps_per_call)
     cores = usable_cores(analysis.measurements)
-    return ends + restart + step_time(feed(model), rest_s=rest, step_cpu_s=cpu, cores=cores)
+    return ends + restart + step_time(fed, rest_s=rest, step_cpu_s=cpu, cores=cores)
 
 
 def _replayed(analysis: Analysis) -> float | None:

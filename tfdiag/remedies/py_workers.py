@@ -116,5 +116,8 @@ def suggest(analysis: Analysis, check: str, source: PyInput) -> Suggestion:
         code=f"{old}\n+ super().__init__(workers={workers}, use_multiprocessing=True)",
         predicted=predicted,
         risk=risk,
-        reason="not tried: processes are started in the caller's own program only",
+        reason="not tried: processes are started in the caller's own program only"
+        if source.picklable
+        else "not tried yet: this version only predicts",
+        edits=() if source.picklable else (Edit("workers", value=workers, processes=True),),
     )

@@ -119,5 +119,6 @@ def suggest_parallel_reads(
         + _POOL.format(count=count),
         predicted=predict(analysis, model, stage, count, f"{count} reads at a time"),
         risk="Storage may not stand so many reads at a time; so many elements are held in memory.",
-        reason="not tried: a pool of threads of its own can't be given to a copy yet",
+        reason="not tried yet: this version only predicts",
+        edits=(Edit("parallel", stage.id, count), Edit("threads", value=count)) if stage.id >= 0 else (),
     )

@@ -69,7 +69,8 @@ def _edited(graph: DatasetGraph, edit: Edit) -> DatasetGraph:
             calls = -1 if edit.value is None else edit.value
             return graph.parallel(edit.node, calls=calls, deterministic=edit.deterministic)
         case "interleave":
-            return graph.interleave(edit.node, deterministic=edit.deterministic)
+            count = -1 if edit.value is None else edit.value
+            return graph.interleave(edit.node, cycle=count, calls=count, deterministic=edit.deterministic)
         case "prefetch":
             return graph.prefetch(-1 if edit.value is None else edit.value)
         case "cache_after":
@@ -86,6 +87,8 @@ def _edited(graph: DatasetGraph, edit: Edit) -> DatasetGraph:
             return graph.remove(edit.node)
         case "autotune":
             return graph.with_options(autotune=True, default_optimizations=True)
+        case "threads":
+            return graph.with_options(threads=0 if edit.value is None else edit.value)
         case "workers":
             raise CannotEdit("workers are of a PyDataset, and this is a tf.data.Dataset")
 

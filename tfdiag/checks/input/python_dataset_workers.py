@@ -53,7 +53,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     if source.workers >= cores and (source.use_multiprocessing or not binds):
         return
     now, then = calls.now_s(source, cores), calls.then_s(cores)
-    seconds = facts.input_wait(analysis)
+    seconds = facts.input_wait(analysis) + analysis.contended_s
     if now < _PART * seconds or then <= 0 or now / then < _FASTER:
         return
     yield Result(

@@ -113,7 +113,7 @@ def _repeats(analysis: Analysis, model: PipelineModel) -> bool:
     """Say whether the data are read more than once."""
     if analysis.measurements.job.one_shot:
         return False
-    if analysis.measurements.job.epochs > 1:
+    if analysis.measurements.job.epochs != 1:  # 0: not said, and most jobs have several
         return True
     return any(
         kind(stage) == "Repeat" and stage.node is not None and stage.node.size not in (0, 1)

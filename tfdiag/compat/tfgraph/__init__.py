@@ -25,6 +25,7 @@ from tfdiag.compat.tfgraph.build import (
     options_of,
     packs,
     read_graph,
+    shapeless_spec,
     structure_of,
 )
 from tfdiag.compat.tfgraph.functions import is_generator
@@ -71,9 +72,16 @@ class DatasetGraph:
         """Describe the stages, source first; the last one is the output."""
         return read_nodes(self._wires, self._ids, callables(self._dataset), self._cache_files)
 
-    def build(self) -> Any:
-        """Make a dataset; its elements have the structure of the original's where that still is theirs."""
+    def build(self, *, shapeless: bool = False) -> Any:
+        """Make a dataset; its elements have the structure of the original's where that still is theirs.
+
+        `shapeless` ones are flat and of any shape: an edit may have changed what the graph says about shapes.
+        """
         options = changed_options(self._dataset.options(), self.options)
+        if shapeless:
+            made = dataset_of(self._wires, shapeless_spec(self._wires), options)
+            made._tfdiag_source = self._dataset
+            return made
         same = not self._other and structure_of(self._wires) == self._structure
         made = dataset_of(self._wires, self._dataset.element_spec if same else None, options)
         made._tfdiag_source = self._dataset  # which keeps the caller's Python functions alive

@@ -107,6 +107,14 @@ def _flat_spec(wires: Wires) -> Any:
     return flat[0] if len(flat) == 1 else tuple(flat)
 
 
+def shapeless_spec(wires: Wires) -> Any:
+    """Give the spec of flat elements of any shape."""
+    tf = tensorflow()
+    types, _ = wires.structure(wires.output)
+    flat = [tf.TensorSpec(None, tf.as_dtype(each)) for each in types]
+    return flat[0] if len(flat) == 1 else tuple(flat)
+
+
 def cardinality(wires: Wires) -> int | None:
     """Ask TensorFlow for the number of elements: -1 for infinite, None for unknown."""
     tf = tensorflow()

@@ -72,7 +72,7 @@ def test_shows_its_numbers():
 def test_suggests_more_reads_than_cores_and_a_cache():
     """Who waits needs no core; what fits can be kept."""
     reads, cache = only(CHECK, **with_wait(0.4), pipeline=loading(), cores=2).suggestions
-    assert reads.edits == ()
+    assert reads.edits == (Edit("parallel", 1, 16), Edit("threads", value=16))
     assert "+ options.threading.private_threadpool_size = 16" in reads.code
     assert "+     .map(load, num_parallel_calls=16)" in reads.code
     assert isinstance(reads.predicted, Quantity)

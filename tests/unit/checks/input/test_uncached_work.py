@@ -70,13 +70,13 @@ def test_fires_when_it_repeats(epochs: int, repeat: bool, fires: bool):
 @pytest.mark.parametrize(
     "before",
     [
-        Part("Shuffle", "shuffle(10)", node={"random": True}),
+        Part("Map", "map(augment)", node={"function": Function("augment", random=True)}),
         Part("Repeat", "repeat()", node={"size": -1}),
         Part("Other", "other()", node={"opaque": "not seen"}),
     ],
 )
 def test_is_silent_behind_what_differs(before: Part):
-    """Behind a shuffle or a repeat no cache holds what comes next."""
+    """Behind what is random or endless no cache holds what comes next."""
     assert not results(CHECK, **with_wait(0.4), pipeline=decoding(before=(before,)), **EPOCHS)
 
 
@@ -129,3 +129,15 @@ def test_undecided_without_a_count():
 def test_comes_after_causes():
     """Nothing is wrong with the work; it could be spared."""
     assert CHECK.rank == 1
+
+
+def test_a_shuffle_below_the_work_goes_behind_the_cache():
+    """Shuffled file names that are decoded: decoded and kept once, they can be shuffled as well."""
+    shuffle = Part("Shuffle", "shuffle(10)", 1e-9, node={"random": True, "size": 10, "cardinality": 1000})
+    decode = Part("Map", "map(decode)", 10 * MS, 1.0, {"function": Function("decode"), "cardinality": 1000})
+    files = Part("TensorSlice", "from_tensor_slices(…)", 1e-9, node={"cardinality": 1000})
+    batch = Part("Batch", "batch(10)", 0.0, node={"size": 10})
+    found = only(CHECK, **with_wait(0.4), pipeline=sampled(files, shuffle, decode, batch), job={"epochs": 5})
+    (suggestion,) = found.suggestions
+    assert suggestion.edits == (Edit("swap", 2), Edit("cache_after", 2))
+    assert "+     .cache()\n+     .shuffle(10)" in suggestion.code

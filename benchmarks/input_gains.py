@@ -1,0 +1,123 @@
+"""Hold what remedies are predicted to give against what they give: the change made in a copy, and run.
+
+    python -m benchmarks.input_gains [--budget SECONDS] [--only PART_OF_A_NAME_OR_ID] [--seconds SECONDS]
+
+Each job of the suite is diagnosed. Every suggestion that can be made in a copy is made there, and original
+and copy train by turns (A B B A …) through Keras' own `fit`; the steps of a stretch before the rate is steady
+are left out. The error is of the step's time after the change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import tempfile
+from typing import Any
+
+import keras
+import numpy as np
+
+import tfdiag
+from benchmarks.input_causes import chosen_cases, plain_step
+from benchmarks.inputs import pauses
+from benchmarks.inputs.suite import Case
+from benchmarks.stats import Goal, report
+from tfdiag.compat import tfdata
+from tfdiag.model.quantity import Quantity
+from tfdiag.model.report import Step, Suggestion
+from tfdiag.trials.apply import apply
+
+ROUNDS = 2
+
+
+def pairs(case: Case, budget: float, seconds: float) -> list[dict[str, Any]]:
+    """Diagnose a job, and try each of its suggestions."""
+    work = case.build()
+    found = tfdiag.diagnose(work.model, work.dataset, fit_kwargs=work.kwargs, budget=budget, verify=False)
+    if not isinstance(found.step, Step):
+        return []
+    rows = []
+    for suggestion in found.suggestions:
+        if suggestion.edits and isinstance(suggestion.predicted, Quantity):
+            rows.append({"job": case.name, **tried(work, suggestion, seconds)})
+            show(rows[-1])
+    return rows
+
+
+def tried(work: Any, suggestion: Suggestion, seconds: float) -> dict[str, Any]:
+    """Run the job as it is and changed, by turns."""
+    assert isinstance(suggestion.predicted, Quantity)
+    predicted = suggestion.predicted
+    row: dict[str, Any] = {
+        "suggestion": suggestion.id,
+        "predicted": predicted.value,
+        "low": predicted.low,
+        "high": predicted.high,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        changed = apply(work.dataset, suggestion.edits, cache_folder=folder)
+        row["sameness"] = changed.sameness
+        if changed.dataset is None:
+            return {**row, "why_not": changed.why_not}
+        original: Any = work.dataset
+        if tfdata.is_dataset(original):
+            original = tfdata.copy_dataset(original, folder).dataset
+        times: dict[str, list[float]] = {"A": [], "B": []}
+        # Caches fill and tuning settles in the first stretch of each, which is not counted.
+        for index, turn in enumerate("AB" + "ABBA" * ROUNDS):
+            dataset = original if turn == "A" else changed.dataset
+            took = plain_step(work, dataset, seconds, epochs=100_000)
+            if index >= 2:
+                times[turn].append(took)
+    before, after = (float(np.median(times[turn])) for turn in "AB")
+    promised = before / predicted.value
+    return {
+        **row,
+        "before_s": before,
+        "after_s": after,
+        "realised": before / after,
+        "error": promised / after - 1,
+        "inside": (predicted.low or 0.0) <= before / after <= (predicted.high or np.inf),
+    }
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print one pair."""
+    head = f"{row['job'][:44]:<44} {row['suggestion']:<40}"
+    if "why_not" in row:
+        print(head, "not applied:", row["why_not"], flush=True)
+        return
+    print(
+        head,
+        f"{row['before_s'] * 1e3:8.2f} -> {row['after_s'] * 1e3:8.2f} ms  predicted {row['predicted']:.2f}x"
+        f" ({row['low']:.2f} to {row['high']:.2f})  realised {row['realised']:.2f}x"
+        f"  error {row['error']:+.0%}  {row['sameness']}{'' if row['inside'] else '  OUTSIDE'}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Try the suggestions of all jobs, or of some."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--budget", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--only", default="")
+    chosen = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    pauses.preload()
+    keras.utils.set_random_seed(0)
+    for case in chosen_cases(chosen.only):
+        rows += pairs(case, chosen.budget, chosen.seconds)
+        keras.backend.clear_session()
+        gc.collect()
+    errors = np.abs([row["error"] for row in rows if "error" in row])
+    goals = [
+        Goal("pairs of a job and a remedy that was applied", len(errors), 40, above=True),
+        Goal("median error of the predicted step time", float(np.median(errors)), 0.10),
+        Goal("90th percentile of the error", float(np.quantile(errors, 0.9)), 0.25),
+    ]
+    report("input_gains", goals, rows)
+
+
+if __name__ == "__main__":
+    main()
