@@ -1,0 +1,200 @@
+"""The stages as they were written, with the costs of samples, and with how they run laid over them."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from tfdiag.analyse.pipeline.caches import behind_full_caches
+from tfdiag.analyse.pipeline.counts import count_per_batch
+from tfdiag.analyse.pipeline.model import StageTime
+from tfdiag.analyse.pipeline.names import base_of, matched_stages
+from tfdiag.analyse.pipeline.running import (
+    SERIAL_FUNCTIONS,
+    is_advancing,
+    is_serial,
+    is_tunable,
+    last_stages,
+    parallelism_of,
+    works_ahead,
+)
+from tfdiag.model.pipeline import Node, Pipeline, Sample, Stage
+from tfdiag.model.quantity import Quantity
+
+__all__ = ["from_graph"]
+
+
+def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
+    """Lay the samples over the graph, and what runs over both."""
+    before = {stage.id: stage for stage in pipeline.stages_before}
+    matched = matched_stages(pipeline.graph, order)
+    per_batch = count_per_batch(pipeline.graph, matched, before)
+    prefix = _prefixes(pipeline)
+    parallel = {s.node: s for s in pipeline.samples if s.kind == "parallel"}
+    batched = {s.node: s for s in pipeline.samples if s.kind == "batched"}
+    places: dict[int, int] = {}
+    found: list[StageTime] = []
+    spared = behind_full_caches(pipeline.graph, matched, order)
+    for node in pipeline.graph:
+        stage = matched.get(node.id)
+        times = _own(node, prefix, per_batch)
+        whole_s = times.value if times is not None else 0.0
+        if node.id in spared and times is not None:
+            times = _Cost(0.0, 0.0, 0.0, 0.0)
+        count = per_batch[node.id]
+        calls = _calls(node, per_batch)
+        locked = None
+        if node.id in parallel and node.id in prefix and times is not None:
+            locked = _locked(parallel[node.id], prefix, node, times, count, per_batch, pipeline)
+        fast = None
+        if node.id in batched:
+            below = sum(prefix[i].value * per_batch[i] for i in node.inputs if i in prefix)
+            fast = max(0.0, _each(batched[node.id]).value * count - below)
+        places[node.id] = len(found)
+        found.append(
+            StageTime(
+                name=stage.name if stage is not None else node.op.removesuffix("Dataset"),
+                label=node.label,
+                per_batch_s=times.value if times is not None else 0.0,
+                low_s=times.low if times is not None else 0.0,
+                high_s=times.high if times is not None else 0.0,
+                cpu_per_batch_s=times.cpu if times is not None else None,
+                parallelism=parallelism_of(stage) if stage is not None else _written_parallelism(node),
+                serial=is_serial(stage) if stage is not None else _written_serial(node),
+                id=node.id,
+                inputs=tuple(places[i] for i in node.inputs if i in places),
+                per_batch=count,
+                ratio=sum(per_batch[i] for i in node.inputs) / count if node.inputs and count else 1.0,
+                element_bytes=_sample_bytes(pipeline.samples, node),
+                asynchronous=works_ahead(stage.name if stage is not None else node.op),
+                tunable=is_tunable(stage) if stage is not None else node.parallelism == -1,
+                buffered=stage.buffered if stage is not None else 0.0,
+                node=node,
+                sampled=times is not None,
+                locked=locked,
+                batched_s=fast,
+                batched_exact=node.id not in batched or batched[node.id].exact,
+                calls_per_batch=calls,
+                first_s=next((s.first_s for s in pipeline.samples if s.node == node.id), 0.0),
+                advancing=is_advancing(stage, before) if stage is not None else None,
+                spared_s=whole_s if node.id in spared else 0.0,
+            )
+        )
+    return _with_injected(found, order, matched)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Seconds, for an element or a batch."""
+
+    value: float
+    low: float
+    high: float
+    cpu: float
+
+
+def _each(sample: Sample) -> _Cost:
+    """Give what one element cost; the median of the parts, because a machine has slow moments."""
+    parts = sorted(sample.wall_s)
+    each = sample.elements / max(1, len(parts))
+    middle, total = statistics.median(parts), sum(parts)
+    # Parts may differ in length by one window; where they are few, the sum says more.
+    value = (middle if len(parts) >= 6 else total / len(parts)) / each
+    spread = (parts[-1 - len(parts) // 4] - parts[len(parts) // 4]) / each
+    cpu = sample.cpu_s * value / total if total > 0 else 0.0  # of the middle part, as the rest of it
+    return _Cost(value, max(0.0, value - spread), value + spread, cpu)
+
+
+def _prefixes(pipeline: Pipeline) -> dict[int, _Cost]:
+    """Give the cost of an element of each node with all that lies below it; idle nodes cost nothing."""
+    known = {s.node: _each(s) for s in pipeline.samples if s.kind == "prefix"}
+    for node in pipeline.graph:
+        if node.id not in known and len(node.inputs) == 1 and node.inputs[0] in known and _idle(node):
+            known[node.id] = known[node.inputs[0]]
+    return known
+
+
+def _idle(node: Node) -> bool:
+    return base_of(node.op) in ("Prefetch", "Repeat", "Take", "Options", "AssertCardinality")
+
+
+def _own(node: Node, prefix: dict[int, _Cost], per_batch: dict[int, float]) -> _Cost | None:
+    """Give what a node costs for a batch, less what lies below it."""
+    if node.id not in prefix:
+        return None
+    if any(i not in prefix for i in node.inputs):
+        return None
+    count = per_batch[node.id]
+    whole = prefix[node.id]
+    # A full cache keeps what lies below it from being done again.
+    below = [] if base_of(node.op) == "Cache" else [(prefix[i], per_batch[i]) for i in node.inputs]
+    value = whole.value * count - sum(cost.value * number for cost, number in below)
+    slack = (whole.high - whole.low) / 2 * count + sum((c.high - c.low) / 2 * n for c, n in below)
+    cpu = whole.cpu * count - sum(cost.cpu * number for cost, number in below)
+    value = max(0.0, value)
+    return _Cost(value, max(0.0, value - slack), value + slack, max(0.0, cpu))
+
+
+def _locked(
+    spread: Sample,
+    prefix: dict[int, _Cost],
+    node: Node,
+    own: _Cost,
+    count: float,
+    per_batch: dict[int, float],
+    pipeline: Pipeline,
+) -> float | None:
+    """Give the part of a function that more threads don't make faster, from a run on all cores."""
+    below = sum(prefix[i].value * per_batch[i] for i in node.inputs if i in prefix)
+    together = _each(spread).value * count
+    if own.value <= 0 or own.value < 0.5 * below:
+        return None  # what lies below limits the run on all cores
+    threads = float(max(2, pipeline.sample_threads))
+    share = min(1.0, max(0.0, together / own.value))
+    return min(1.0, max(0.0, (share - 1 / threads) / (1 - 1 / threads)))
+
+
+def _calls(node: Node, per_batch: dict[int, float]) -> float:
+    if node.function is None:
+        return 0.0
+    return per_batch[node.inputs[0]] if node.inputs else per_batch[node.id]
+
+
+def _sample_bytes(samples: tuple[Sample, ...], node: Node) -> float | None:
+    for sample in samples:
+        if sample.node == node.id and sample.kind == "prefix" and isinstance(sample.bytes, Quantity):
+            return sample.bytes.value
+    return float(node.element_bytes) if node.element_bytes else None
+
+
+def _with_injected(
+    found: list[StageTime], order: list[Stage], matched: dict[int, Stage]
+) -> tuple[StageTime, ...]:
+    """Add the prefetch that the runtime put at the end."""
+    known = {stage.id for stage in matched.values()}
+    nodes = {stage.id: stage for stage in order}
+    for stage in reversed(last_stages(nodes, order[-1].id) if order else []):
+        if stage.id not in known and base_of(stage.name) == "Prefetch":
+            found.append(
+                StageTime(
+                    name=stage.name,
+                    label="prefetch (added by tf.data)",
+                    per_batch_s=0.0,
+                    cpu_per_batch_s=0.0,
+                    parallelism=1.0,
+                    serial=False,
+                    inputs=(len(found) - 1,),
+                    asynchronous=True,
+                    tunable=True,
+                    buffered=stage.buffered,
+                )
+            )
+    return tuple(found)
+
+
+def _written_parallelism(node: Node) -> float:
+    return float(node.parallelism) if node.parallelism and node.parallelism > 0 else 1.0
+
+
+def _written_serial(node: Node) -> bool:
+    return base_of(node.op) in SERIAL_FUNCTIONS
