@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.synthetic import MS, Synthetic, analysed
+from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.verdict import judge
 from tfdiag.model.measurements import Measurements
 from tfdiag.model.quantity import Missing, Quantity
@@ -245,3 +246,38 @@ def test_what_lies_within_the_noise_names_no_verdict(noise: float, wait: float):
     assert isinstance(step, Step)
     mean = replace(step.mean, low=step.mean_s * (1 - noise), high=step.mean_s * (1 + noise))
     assert judge(Synthetic().measurements(), replace(step, mean=mean)).code == "compute-bound"
+
+
+# The input's own work ------------------------------------------------------------------------
+
+
+def contended(**parts: Any) -> Analysis:
+    """Give a job whose step is replayed in 4 ms and takes 10 beside an input that hardly lets it wait."""
+    return analysed(
+        **{
+            "wait": 0.2 * MS,
+            "compute": 9.7 * MS,
+            "dispatch": 0.1 * MS,
+            "replay_call": 4 * MS,
+            "input_alone": 9 * MS,
+            "input_cpu": 1.0,
+            **parts,
+        }
+    )
+
+
+def test_what_the_inputs_work_takes_counts_as_input():
+    """The step is faster without its input though it hardly waits: the input's work holds it up."""
+    found = contended()
+    assert found.verdict.code == "input-bound"
+    assert found.contended_s == pytest.approx(5.8 * MS, rel=0.05)
+    assert found.verdict.share == pytest.approx(0.6, rel=0.05)
+    assert "own work holds it up" in found.verdict.headline
+
+
+@pytest.mark.parametrize("parts", [{"input_cpu": 0.1}, {"input_alone": None}, {"replay_call": 9.5 * MS}])
+def test_an_input_that_does_not_work_is_not_blamed(parts: dict[str, Any]):
+    """What sleeps takes no core, what is not known is not claimed, and little can be a slow second."""
+    found = contended(**parts)
+    assert found.contended_s == 0.0
+    assert found.verdict.code != "input-bound"
