@@ -64,6 +64,14 @@ def test_other_elements_are_refused() -> None:
     assert changed.why_not
 
 
+def test_an_interleave_gives_the_same_in_another_order() -> None:
+    """Several sources at a time: the same elements, and that is all that is promised."""
+    dataset = tf.data.Dataset.range(4).flat_map(lambda k: tf.data.Dataset.range(k * 10, k * 10 + 5))
+    changed = apply(dataset, [Edit("interleave", node(dataset, "flat_map"), value=4)])
+    assert (changed.sameness, changed.compared) == ("same elements", 20)
+    assert sorted(values(changed.dataset)) == sorted(values(dataset))
+
+
 def test_random_elements_are_compared_by_structure() -> None:
     """Nobody can say that two draws are the same."""
     dataset = (
