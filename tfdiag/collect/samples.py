@@ -30,6 +30,8 @@ _SAMPLE_S = 0.4
 _WINDOW_S = 0.02
 _HELD_BYTES = 16 << 20
 """Of the caller's data, at most, in one window."""
+_CACHED_BYTES = 32 << 20
+"""In all caches of a pipeline together; or two elements, if these are more."""
 _CACHED_LEAST = 4
 _CACHED_MOST = 1024
 _FILL_S = 0.3
@@ -178,9 +180,26 @@ class _Runner:
         self.clock = clock
         self.until = until
         self.should_stop = should_stop
+        self.cached: dict[int, int] = {}
+        """Bytes of an element, by cache."""
 
     def over(self) -> bool:
         return self.should_stop() or self.clock() >= self.until
+
+    def room(self, graph: DatasetGraph) -> int:
+        """Give how many elements each cache may hold, which can be larger than what comes out at the end."""
+        size = 0
+        for node in graph.nodes:
+            if "Cache" not in node.op:
+                continue
+            if node.id not in self.cached:
+                try:
+                    element = self.first(graph.cut(node.id).full_caches(1))
+                    self.cached[node.id] = tensorflow.nested_bytes(element)
+                except tensorflow.end_of_data():
+                    self.cached[node.id] = 0
+            size += self.cached[node.id]
+        return max(2, _CACHED_BYTES // max(1, size))
 
     def first(self, graph: DatasetGraph) -> Any:
         """Give the first element."""
@@ -188,8 +207,10 @@ class _Runner:
 
     def sample(self, kind: Any, graph: DatasetGraph, node: Node, *, per_element: int = 1) -> Sample | None:
         """Time equal parts of what comes out of a pipeline, in windows so that Python's share is small."""
+        room = self.room(graph)
+        least = min(_CACHED_LEAST, room)
         begin = self.clock()
-        probe = iter(_quiet(graph.full_caches(_CACHED_LEAST)).build())
+        probe = iter(_quiet(graph.full_caches(least)).build())
         try:
             element = next(probe)
         except tensorflow.end_of_data():
@@ -208,8 +229,8 @@ class _Runner:
         del probe, element
         window = int(max(1, min(_HELD_BYTES // size, _WINDOW_S / max(each, 1e-7), 4096)))
         # As many as fill a cache in no time, and no more than may be held.
-        quick = _FILL_S / max(each, first_s / _CACHED_LEAST, 1e-7)
-        cached = int(max(_CACHED_LEAST, min(_CACHED_MOST, _HELD_BYTES // size, quick)))
+        quick = _FILL_S / max(each, first_s / least, 1e-7)
+        cached = int(max(least, min(_CACHED_MOST, room, quick)))
         iterator = iter(_quiet(graph.full_caches(cached).forever().windowed(window)).build())
         warm = cached // window + 1 if any("Cache" in each.op for each in graph.nodes) else 1
         for _ in range(warm):
