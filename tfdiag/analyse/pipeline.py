@@ -285,6 +285,10 @@ def _from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]
         stage = matched.get(node.id)
         times = _own(node, prefix, per_batch)
         whole_s = times.value if times is not None else 0.0
+        seconds = 0.0
+        if times is None and stage is not None and node.id not in spared and not _idle(node):
+            # Not sampled, or not what it reads from: then the runtime's own clock is what there is.
+            seconds = _processing(stage, before) / _elements(stage, before) * per_batch[node.id]
         if node.id in spared and times is not None:
             times = _Cost(0.0, 0.0, 0.0, 0.0)
         count = per_batch[node.id]
@@ -301,9 +305,9 @@ def _from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]
             StageTime(
                 name=stage.name if stage is not None else node.op.removesuffix("Dataset"),
                 label=node.label,
-                per_batch_s=times.value if times is not None else 0.0,
-                low_s=times.low if times is not None else 0.0,
-                high_s=times.high if times is not None else 0.0,
+                per_batch_s=times.value if times is not None else seconds,
+                low_s=times.low if times is not None else seconds,
+                high_s=times.high if times is not None else seconds,
                 cpu_per_batch_s=times.cpu if times is not None else None,
                 parallelism=_parallelism(stage) if stage is not None else _written_parallelism(node),
                 serial=_serial(stage) if stage is not None else _written_serial(node),
