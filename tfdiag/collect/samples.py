@@ -27,6 +27,9 @@ _PARTS = 12
 """Windows that a sample is made of at best: enough to see how it spreads."""
 _PARTS_LEAST = 3
 _SAMPLE_S = 0.4
+_SAMPLE_LEAST_S = 0.08
+_SHARE = 0.5
+"""Of the time for a stage: the rest goes into building it and into its first elements."""
 _WINDOW_S = 0.02
 _HELD_BYTES = 16 << 20
 """Of the caller's data, at most, in one window."""
@@ -71,12 +74,14 @@ def sample_stages(
     working = [node for node in graph.nodes if node.op not in _IDLE_OPS]
     # The whole tells most, then what lies below it.
     last = working[-1:] if working else []
-    for node in [*last, *working[:-1]]:
+    for left, node in enumerate([*last, *working[:-1]]):
         if run.over():
             found.missing = found.missing or "the budget left no time for every stage"
             break
+        run.spread(len(working) - left)
         _add(found, "prefix", serial, node, run)
     found.overhead = call_overhead(run)
+    run.spread(1)
     for node in _costly(working, found.samples):
         if run.over():
             break
@@ -180,11 +185,17 @@ class _Runner:
         self.clock = clock
         self.until = until
         self.should_stop = should_stop
+        self.sample_s = _SAMPLE_S
         self.cached: dict[int, int] = {}
         """Bytes of an element, by cache."""
 
     def over(self) -> bool:
         return self.should_stop() or self.clock() >= self.until
+
+    def spread(self, stages: int) -> None:
+        """Let the time that is left be enough for so many stages: a stage is known once all below it are."""
+        share = _SHARE * (self.until - self.clock()) / stages
+        self.sample_s = min(_SAMPLE_S, max(_SAMPLE_LEAST_S, share))
 
     def room(self, graph: DatasetGraph) -> int:
         """Give how many elements each cache may hold, which can be larger than what comes out at the end."""
@@ -240,14 +251,14 @@ class _Runner:
         walls: list[float] = []
         read = host.read_bytes()
         processor = time.process_time()
-        end = self.clock() + _SAMPLE_S
+        end = self.clock() + self.sample_s
         last = self.clock()
         while len(walls) < 400 and not self.should_stop():
             next(iterator)
             now = self.clock()
             walls.append(now - last)
             last = now
-            if now >= end and (len(walls) >= _PARTS_LEAST or now >= end + _SAMPLE_S):
+            if now >= end and (len(walls) >= _PARTS_LEAST or now >= end + self.sample_s):
                 break
         cpu = time.process_time() - processor
         read_after = host.read_bytes()

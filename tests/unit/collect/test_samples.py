@@ -265,6 +265,17 @@ def test_time_is_kept():
     assert "budget" in found.missing
 
 
+def test_little_time_is_shared():
+    """A stage is known once all below it are, so each gets a part of the time."""
+    dataset = Data.range(1000)
+    for _ in range(8):
+        dataset = dataset.map(lambda v: v + 1)
+
+    found = sampled(dataset, cores=1, seconds=3.2)
+
+    assert sum(s.kind == "prefix" for s in found.samples) == 9
+
+
 def test_no_time_at_all():
     """When the time is over before it begins nothing is run."""
     clock = FakeClock()
