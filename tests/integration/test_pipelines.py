@@ -277,6 +277,18 @@ def test_cache_in_a_file(model: Any, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_snapshot(model: Any, tmp_path: Path) -> None:
+    """A snapshot is shown, and the caller's folder stays empty."""
+    dataset = late(jobs.batches(20).snapshot(str(tmp_path / "snapshot")))
+
+    with leaves_no_trace(model, dataset=dataset):
+        report = diagnose(model, dataset, budget=8.0)
+
+    is_sound(report, batch_size=jobs.BATCH)
+    has_stages(report, ("snapshot",))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_dict_elements() -> None:
     """Elements with names keep them."""
     inputs = keras.Input((jobs.FEATURES,), name="x")
