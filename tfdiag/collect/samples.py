@@ -27,12 +27,17 @@ _PARTS = 12
 """Windows that a sample is made of at best: enough to see how it spreads."""
 _PARTS_LEAST = 3
 _SAMPLE_S = 0.4
+_SAMPLE_LEAST_S = 0.08
+_SHARE = 0.5
+"""Of the time for a stage: the rest goes into building it and into its first elements."""
 _WINDOW_S = 0.02
 _TOO_LONG = 3.0
 _SETTLE_S = 0.02
 _SETTLE_LOOKS = 40
 _HELD_BYTES = 16 << 20
 """Of the caller's data, at most, in one window."""
+_CACHED_BYTES = 32 << 20
+"""In all caches of a pipeline together; or two elements, if these are more."""
 _CACHED_LEAST = 4
 _CACHED_MOST = 1024
 _FILL_S = 0.3
@@ -73,12 +78,14 @@ def sample_stages(
     working = [node for node in graph.nodes if node.op not in _IDLE_OPS]
     # The whole tells most, then what lies below it.
     last = working[-1:] if working else []
-    for node in [*last, *working[:-1]]:
+    for left, node in enumerate([*last, *working[:-1]]):
         if run.over():
             found.missing = found.missing or "the budget left no time for every stage"
             break
+        run.spread(len(working) - left)
         _add(found, "prefix", serial, node, run)
     found.overhead = call_overhead(run)
+    run.spread(1)
     for node in _costly(working, found.samples):
         if run.over():
             break
@@ -186,6 +193,9 @@ class _Runner:
         self.clock = clock
         self.until = until
         self.should_stop = should_stop
+        self.sample_s = _SAMPLE_S
+        self.cached: dict[int, int] = {}
+        """Bytes of an element, by cache."""
 
     def over(self) -> bool:
         return self.should_stop() or self.clock() >= self.until
@@ -198,14 +208,36 @@ class _Runner:
             if time.process_time() - before < 0.2 * _SETTLE_S or self.over():
                 return
 
+    def spread(self, stages: int) -> None:
+        """Let the time that is left be enough for so many stages: a stage is known once all below it are."""
+        share = _SHARE * (self.until - self.clock()) / stages
+        self.sample_s = min(_SAMPLE_S, max(_SAMPLE_LEAST_S, share))
+
+    def room(self, graph: DatasetGraph) -> int:
+        """Give how many elements each cache may hold, which can be larger than what comes out at the end."""
+        size = 0
+        for node in graph.nodes:
+            if "Cache" not in node.op:
+                continue
+            if node.id not in self.cached:
+                try:
+                    element = self.first(graph.cut(node.id).full_caches(1))
+                    self.cached[node.id] = tensorflow.nested_bytes(element)
+                except tensorflow.end_of_data():
+                    self.cached[node.id] = 0
+            size += self.cached[node.id]
+        return max(2, _CACHED_BYTES // max(1, size))
+
     def first(self, graph: DatasetGraph) -> Any:
         """Give the first element, flat."""
         return next(iter(_quiet(graph).build(shapeless=True)))
 
     def sample(self, kind: Any, graph: DatasetGraph, node: Node, *, per_element: int = 1) -> Sample | None:
         """Time equal parts of what comes out of a pipeline, in windows so that Python's share is small."""
+        room = self.room(graph)
+        least = min(_CACHED_LEAST, room)
         begin = self.clock()
-        probe = iter(_quiet(graph.full_caches(_CACHED_LEAST)).build())
+        probe = iter(_quiet(graph.full_caches(least)).build())
         try:
             element = next(probe)
         except tensorflow.end_of_data():
@@ -224,22 +256,22 @@ class _Runner:
         del probe, element
         window = int(max(1, min(_HELD_BYTES // size, _WINDOW_S / max(each, 1e-7), 4096)))
         # As many as fill a cache in no time, and no more than may be held.
-        quick = _FILL_S / max(each, first_s / _CACHED_LEAST, 1e-7)
-        cached = int(max(_CACHED_LEAST, min(_CACHED_MOST, _HELD_BYTES // size, quick)))
+        quick = _FILL_S / max(each, first_s / least, 1e-7)
+        cached = int(max(least, min(_CACHED_MOST, room, quick)))
         endless = _quiet(graph.full_caches(cached).forever())
         fill = cached if any("Cache" in each.op for each in graph.nodes) else 1
         window, iterator = self._warmed(endless, window, fill)
         walls: list[float] = []
         read = host.read_bytes()
         processor = time.process_time()
-        end = self.clock() + _SAMPLE_S
+        end = self.clock() + self.sample_s
         last = self.clock()
         while len(walls) < 400 and not self.should_stop():
             next(iterator)
             now = self.clock()
             walls.append(now - last)
             last = now
-            if now >= end and (len(walls) >= _PARTS_LEAST or now >= end + _SAMPLE_S):
+            if now >= end and (len(walls) >= _PARTS_LEAST or now >= end + self.sample_s):
                 break
         cpu = time.process_time() - processor
         read_after = host.read_bytes()

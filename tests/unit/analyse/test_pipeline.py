@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.synthetic import MS, Part, chain, pipeline, sampled, stage
@@ -244,3 +246,20 @@ def test_stages_below_a_repeat_know_their_own_pass_only() -> None:
     model = pipeline_model(Pipeline(stages=running, output=4))
     assert isinstance(model, PipelineModel)
     assert [stage.per_batch_s for stage in model.stages] == pytest.approx([1 * MS, 10 * MS, 1 * MS, 0.0])
+
+
+def test_a_stage_without_a_sample_has_the_time_that_the_runtime_tells():
+    """The budget was enough for the last stage and the source: what lies between is known from the run."""
+    running = (stage(1, "Range", 0.0), stage(2, "Map", 3 * MS), stage(3, "Filter", 8 * MS))
+    whole = sampled(
+        Part("Range", "range(…)"),
+        Part("Map", "map(f)", 3 * MS),
+        Part("Filter", "filter(g)", 8 * MS),
+        running=(running[0], replace(running[1], inputs=(1,)), replace(running[2], inputs=(2,))),
+    )
+    found = model(replace(whole, samples=tuple(s for s in whole.samples if s.node != 1)))
+
+    assert [one.per_batch_s for one in found.stages[:3]] == pytest.approx([0.0, 3 * MS, 8 * MS])
+    assert [one.sampled for one in found.stages[:3]] == [True, False, False]
+    assert found.slowest is not None
+    assert found.slowest.label == "filter(g)"

@@ -671,3 +671,21 @@ def test_a_graph_keeps_python_alive() -> None:
     """A built dataset calls the caller's Python also when nobody else holds it."""
     built = DatasetGraph.of(numbers(3).map(in_python)).build()
     assert values(built) == [0, 1, 2]
+
+
+def test_a_snapshot_is_not_written_by_a_copy(tmp_path: Path):
+    """A copy writes its own, but reads one that is complete; without a folder there is no copy."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    dataset = numbers().map(increment).snapshot(str(theirs))
+
+    with pytest.raises(GraphUnavailable, match="snapshot"):
+        DatasetGraph.of(dataset)
+    copied = list(DatasetGraph.of(dataset, str(ours)).build().as_numpy_iterator())
+    assert copied == list(range(1, COUNT + 1))
+    assert not theirs.exists()
+    assert ours.exists()
+
+    list(dataset)
+    written = sorted(theirs.rglob("*"))
+    assert list(DatasetGraph.of(dataset).build().as_numpy_iterator()) == copied
+    assert sorted(theirs.rglob("*")) == written

@@ -15,6 +15,7 @@ __all__ = [
     "is_tunable",
     "last_stages",
     "parallelism_of",
+    "processing",
     "works_ahead",
 ]
 
@@ -36,7 +37,7 @@ def from_runtime(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...
     found = []
     for stage in order:
         node = nodes.get(by_stage.get(stage.id, -1))
-        seconds = _processing(stage, before) / elements_of(stage, before) * per_batch[stage.id]
+        seconds = processing(stage, before) / elements_of(stage, before) * per_batch[stage.id]
         found.append(
             StageTime(
                 name=stage.name,
@@ -67,7 +68,8 @@ def is_advancing(stage: Stage, before: dict[int, Stage]) -> bool | None:
     return None if earlier is None else stage.elements > earlier.elements
 
 
-def _processing(stage: Stage, before: dict[int, Stage]) -> float:
+def processing(stage: Stage, before: dict[int, Stage]) -> float:
+    """Give the time that the runtime counted in the steady state."""
     earlier = before.get(stage.id)
     if earlier is not None and stage.elements - earlier.elements > 0:
         return max(0.0, stage.processing_s - earlier.processing_s)

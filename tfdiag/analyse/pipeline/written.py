@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from tfdiag.analyse.pipeline.caches import behind_full_caches
-from tfdiag.analyse.pipeline.counts import count_per_batch
+from tfdiag.analyse.pipeline.counts import count_per_batch, elements_of
 from tfdiag.analyse.pipeline.model import StageTime
 from tfdiag.analyse.pipeline.names import base_of, matched_stages
 from tfdiag.analyse.pipeline.running import (
@@ -16,6 +16,7 @@ from tfdiag.analyse.pipeline.running import (
     is_tunable,
     last_stages,
     parallelism_of,
+    processing,
     works_ahead,
 )
 from tfdiag.model.pipeline import Node, Pipeline, Sample, Stage
@@ -39,6 +40,10 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
         stage = matched.get(node.id)
         times = _own(node, prefix, per_batch)
         whole_s = times.value if times is not None else 0.0
+        seconds = 0.0
+        if times is None and stage is not None and node.id not in spared and not _idle(node):
+            # Not sampled, or not what it reads from: then the runtime's own clock is what there is.
+            seconds = processing(stage, before) / elements_of(stage, before) * per_batch[node.id]
         if node.id in spared and times is not None:
             times = _Cost(0.0, 0.0, 0.0, 0.0)
         count = per_batch[node.id]
@@ -55,9 +60,9 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
             StageTime(
                 name=stage.name if stage is not None else node.op.removesuffix("Dataset"),
                 label=node.label,
-                per_batch_s=times.value if times is not None else 0.0,
-                low_s=times.low if times is not None else 0.0,
-                high_s=times.high if times is not None else 0.0,
+                per_batch_s=times.value if times is not None else seconds,
+                low_s=times.low if times is not None else seconds,
+                high_s=times.high if times is not None else seconds,
                 cpu_per_batch_s=times.cpu if times is not None else None,
                 parallelism=parallelism_of(stage) if stage is not None else _written_parallelism(node),
                 serial=is_serial(stage) if stage is not None else _written_serial(node),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import glob
 import importlib
 import os
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
 
 _SEEDED = ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2")
 _CACHED = ("CacheDatasetV2",)
+_SNAPSHOTS = ("SnapshotDataset", "SnapshotDatasetV2")
 
 
 class GraphUnavailable(Exception):
@@ -51,9 +53,9 @@ def read_graph(dataset: Any, cache_folder: str) -> tuple[Wires, dict[str, str]]:
     except StopIteration:
         raise GraphUnavailable("its graph has no output") from None
     except Exception as error:
-        if isinstance(error, (AttributeError, ValueError, TypeError, tf.errors.OpError)) or (
-            type(error).__module__.startswith("google.protobuf")
-        ):
+        if isinstance(
+            error, (AttributeError, ImportError, OSError, ValueError, TypeError, tf.errors.OpError)
+        ) or (type(error).__module__.startswith("google.protobuf")):
             raise GraphUnavailable(first_line(error)) from error
         raise
     return wires, files
@@ -207,6 +209,8 @@ def own_state(graph: Any, cache_folder: str) -> None:
             if node.op in (*_CACHED, "CacheDataset"):
                 _redirect_cache(nodes, node, cache_folder, f"cache-{caches}")
                 caches += 1
+            elif node.op in _SNAPSHOTS:
+                _redirect_snapshot(nodes, node, cache_folder)
 
 
 def _replace_resource(nodes: dict[str, Any], node: Any, op: str) -> None:
@@ -225,3 +229,26 @@ def _redirect_cache(nodes: dict[str, Any], node: Any, folder: str, own: str) -> 
     values = name.attr["value"].tensor.string_val
     if values and values[0] and not os.path.exists(values[0].decode() + ".index"):
         values[0] = os.path.join(folder, own).encode() if folder else b""
+
+
+def _redirect_snapshot(nodes: dict[str, Any], node: Any, folder: str) -> None:
+    """Send a snapshot to a private folder, unless there is a complete one, which is only read."""
+    name = nodes.get(node.input[1].split(":")[0])
+    if name is None or name.op != "Const":
+        raise ValueError("it has a snapshot whose folder is computed")
+    values = name.attr["value"].tensor.string_val
+    if not values or _is_complete(values[0].decode(errors="replace")):
+        return
+    if not folder:
+        raise ValueError("it has a snapshot that is not complete, and reading it would write that")
+    values[0] = os.path.join(folder, "snapshot").encode()
+
+
+def _is_complete(path: str) -> bool:
+    """Say whether a folder has a snapshot that was written to its end."""
+    record = importlib.import_module("tensorflow.core.protobuf.snapshot_pb2").SnapshotMetadataRecord
+    for found in glob.glob(os.path.join(glob.escape(path), "*", "snapshot.metadata")):
+        with open(found, "rb") as file:
+            if record.FromString(file.read()).finalized:
+                return True
+    return False
