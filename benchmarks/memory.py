@@ -2,15 +2,15 @@
 
     python -m benchmarks.memory [--only PART_OF_A_NAME] [--budget SECONDS]
 
-Each job has a process of its own, in which malloc gives large blocks back to the system as soon as they are
-free. It trains with `fit`, forgets that, and is diagnosed. What is compared is the kernel's own peak of the
-resident memory (VmHWM, set back before each phase), so that nothing short is missed: the peak of each phase of
-the diagnosis over the peak of `fit`. With what is held of the data this counts all else that a diagnosis needs
-memory for, and so rather too much. Where Python makes the batches, the bytes of those alive are counted beside
-it, from when they are made until they are collected.
+Each job has a process of its own, in which malloc gives large blocks back as soon as they are free. It
+trains with `fit`, for as long as a diagnosis watches the job at most, forgets that, and is diagnosed. What is
+compared is the kernel's own peak of the resident memory (VmHWM, set back before each phase), so that nothing
+short is missed: the peak of each phase of the diagnosis over the peak of `fit`. This counts more than the
+data, namely all that a diagnosis needs memory for. Where Python makes the batches, the bytes of those alive
+are counted too, from when they are made until they are collected.
 
-The source that can be read once notes each batch that is taken from it, and begins again when somebody asks for
-a second iterator: what it gives twice was read twice.
+The source that can be read once notes each batch that is taken from it, and begins again when somebody asks
+for a second iterator: what it gives twice was read twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,10 @@ MIB = 1 << 20
 LEAST_BYTES = 64 * MIB
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(256 << 10), "MALLOC_TRIM_THRESHOLD_": str(256 << 10)}
 TIMEOUT_S = 300.0
-STEPS = 30
+STEPS_AT_MOST = 1_000_000
+WARMUP_S = 1.0
+WATCHED = 0.5
+"""Of the budget: as long as a diagnosis watches a job that can be trained as it is."""
 LATE_S = 1.0
 """After a diagnosis: time in which nothing more may be taken from its source."""
 
@@ -96,7 +99,8 @@ class Made:
     data: Any
     batch_bytes: int
     alive: Alive | None = None
-    fit_kwargs: dict[str, Any] = field(default_factory=dict)
+    epoch: int | None = STEPS_AT_MOST
+    """Steps; None where the data knows."""
 
 
 def averaging(*shape: int) -> Any:
@@ -116,15 +120,22 @@ def labelled(make: Callable[[Any], Any], rows: int) -> Callable[[Any], Any]:
     return lambda number: (make(number), tf.zeros((rows, 1)))
 
 
+def unprefetched(data: Any) -> Any:
+    """Let tf.data add no prefetch, whose buffer would be tuned to another size in each run."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return data.with_options(options)
+
+
 def images(side: int = 500) -> Made:
     """Give batches of eight images that a map makes, with nothing prefetched: 24 MB with sides of 500."""
     import tensorflow as tf
 
     shape = (8, side, side, 3)
     data = tf.data.Dataset.range(1 << 40).map(labelled(lambda _: tf.random.uniform(shape), 8))
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False
-    return Made(averaging(*shape[1:]), data.with_options(options), 4 * 8 * side * side * 3)
+    return Made(averaging(*shape[1:]), unprefetched(data), 4 * 8 * side * side * 3)
 
 
 def large_elements(*, cached: bool = False) -> Made:
@@ -140,7 +151,7 @@ def large_elements(*, cached: bool = False) -> Made:
     data = tf.data.Dataset.range(20 if cached else 1 << 40).map(paint)
     if cached:
         data = data.cache().repeat()
-    return Made(averaging(1000, 1000, 1), data.batch(4, drop_remainder=True), 16_000_000)
+    return Made(averaging(1000, 1000, 1), unprefetched(data.batch(4, drop_remainder=True)), 16_000_000)
 
 
 def rows() -> Made:
@@ -152,7 +163,7 @@ def rows() -> Made:
         return tf.fill((4, 4, 1), value), value[None]
 
     data = tf.data.Dataset.range(1 << 40).map(row).shuffle(10_000).batch(256, drop_remainder=True)
-    return Made(averaging(4, 4, 1), data, 256 * 64)
+    return Made(averaging(4, 4, 1), unprefetched(data), 256 * 64)
 
 
 def numpy_batch(alive: Alive, number: int) -> tuple[Any, Any]:
@@ -175,7 +186,7 @@ def py_dataset(**workers: Any) -> Made:
         def __getitem__(self, index: int) -> Any:
             return numpy_batch(alive, index)
 
-    return Made(averaging(1000, 1000, 1), Batches(**workers), 16_000_000, alive)
+    return Made(averaging(1000, 1000, 1), Batches(**workers), 16_000_000, alive, None)
 
 
 def once() -> Made:
@@ -240,9 +251,17 @@ def forget() -> None:
     ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-def plain_fit(make: Callable[[], Made]) -> Peaks:
+def plain_fit(make: Callable[[], Made], seconds: float) -> Peaks:
     """Train without a diagnosis."""
+    import keras
+
     made = make()
+    end = time.perf_counter() + seconds
+
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.stop_training = time.perf_counter() >= end
+
     data = made.data
 
     def batches() -> Iterator[Any]:
@@ -251,7 +270,7 @@ def plain_fit(make: Callable[[], Made]) -> Peaks:
     if isinstance(data, Once):
         data = batches()
     peaks = Peaks(made.alive)
-    made.model.fit(data, steps_per_epoch=STEPS, epochs=1, verbose=0)
+    made.model.fit(data, steps_per_epoch=made.epoch, callbacks=[Stop()], verbose=0)
     peaks.close()
     return peaks
 
@@ -261,9 +280,9 @@ def run_job(name: str, budget: float) -> dict[str, Any]:
     import tfdiag
 
     make = JOBS[name]
-    plain_fit(make)  # imports and pools of threads
+    plain_fit(make, WARMUP_S)  # imports, and pools of threads
     forget()
-    plain = plain_fit(make)
+    plain = plain_fit(make, WATCHED * budget)
     forget()
     made = make()
     peaks = Peaks(made.alive)
@@ -282,7 +301,7 @@ def run_job(name: str, budget: float) -> dict[str, Any]:
         result |= {"fit_alive_bytes": plain.alive[""], "phases_alive_bytes": peaks.alive}
         result["held_alive_bytes"] = max(peaks.alive.values()) - result["fit_alive_bytes"]
     if isinstance(made.data, Once):
-        told = found.to_dict()["job"]["batches_used"]
+        told = found.to_dict()["measurements"]["job"]["batches_used"]
         time.sleep(LATE_S)
         taken = made.data.taken
         result |= {
@@ -309,10 +328,8 @@ def in_process(name: str, budget: float) -> dict[str, Any]:
 
 def told_of(row: dict[str, Any]) -> str:
     """Give a line for each phase of a job."""
-    lines = [
-        f"{row['name']:<24} {row['held_bytes'] / MIB:7.1f} MiB beyond fit's {row['fit_bytes'] / MIB:.0f}"
-        f"   of {row['bound_bytes'] / MIB:.0f}   {row['verdict']}"
-    ]
+    held, fit, bound = (row[name] / MIB for name in ("held_bytes", "fit_bytes", "bound_bytes"))
+    lines = [f"{row['name']:<24} {held:7.1f} MiB beyond fit's {fit:.0f}   of {bound:.0f}   {row['verdict']}"]
     for phase, peak in row["phases_bytes"].items():
         line = f"    {phase or 'facts and snapshot':<36} {(peak - row['fit_bytes']) / MIB:+7.1f} MiB"
         if "phases_alive_bytes" in row:
