@@ -183,6 +183,7 @@ class _Collection:
                     alone_, batch = self._alone(worker, live)
                     replayed = self._replay(worker, batch, alone_)
                     job = self._with_batch(job, batch)
+                    del batch  # the stages make more of them
                     pipeline = self._pipeline(worker, live)
             except Abandoned:
                 live = self._overrun()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tfdiag.compat import tensorflow
 from tfdiag.model.pipeline import PyInput
 
 __all__ = ["measure_py_input"]
@@ -15,6 +16,8 @@ __all__ = ["measure_py_input"]
 _LEAST = 3
 _ENOUGH_S = 1.0
 _ENOUGH_CALLS = 50
+_TOGETHER_BYTES = 64 * 2**20
+"""Of the caller's data, at most, that threads make at once."""
 _PICKLE_BYTES = 64 * 2**20
 
 
@@ -28,7 +31,7 @@ def measure_py_input(
 ) -> PyInput:
     """Ask for some batches one after the other, then from as many threads as there are cores."""
     length = _length(dataset)
-    dataset[0]  # opens files, imports, fills caches of its own
+    size = tensorflow.nested_bytes(dataset[0])  # opens files, imports, fills caches of its own
     processor = time.process_time()
     single: list[float] = []
     begin = clock()
@@ -43,7 +46,9 @@ def measure_py_input(
         max_queue_size=int(getattr(dataset, "max_queue_size", 10) or 0),
         item_s=tuple(single),
         cpu_s=spent,
-        threads_item_s=_together(dataset, length, cores, len(single), until, clock, should_stop),
+        threads_item_s=()
+        if max(2, cores) * size > _TOGETHER_BYTES
+        else _together(dataset, length, cores, len(single), until, clock, should_stop),
         length=length,
         picklable=_why_not_pickled(dataset),
     )

@@ -38,6 +38,8 @@ _HELD_BYTES = 16 << 20
 """Of the caller's data, at most, in one window."""
 _CACHED_BYTES = 32 << 20
 """In all caches of a pipeline together; or two elements, if these are more."""
+_TOGETHER_BYTES = 64 << 20
+"""Of the caller's data, at most, that several threads make at once."""
 _CACHED_LEAST = 4
 _CACHED_MOST = 1024
 _FILL_S = 0.3
@@ -89,7 +91,7 @@ def sample_stages(
     for node in _costly(working, found.samples):
         if run.over():
             break
-        if node.function is not None and cores > 1:
+        if node.function is not None and cores > 1 and _fits(found.samples, node, cores):
             try:
                 if "FlatMap" in node.op or "Interleave" in node.op:
                     spread = serial.interleave(node.id, cycle=cores, calls=cores, deterministic=False)
@@ -131,6 +133,12 @@ def _add_batched(found: Samples, serial: DatasetGraph, node: Node, batch: Node, 
         return  # the function does not take batches, which is an answer
     if sample is not None:
         found.samples.append(replace(sample, exact=exact))
+
+
+def _fits(samples: Sequence[Sample], node: Node, cores: int) -> bool:
+    """Say whether an element for each core, and the one that was handed out, may be held at once."""
+    size = next((s.bytes for s in samples if s.node == node.id), None)
+    return not isinstance(size, Quantity) or (cores + 1) * size.value <= _TOGETHER_BYTES
 
 
 def _costly(working: Sequence[Node], samples: list[Sample]) -> list[Node]:
@@ -244,6 +252,7 @@ class _Runner:
             return None
         first_s = self.clock() - begin
         size = max(1, tensorflow.nested_bytes(element))
+        del element  # or it is held while the next ones are made
         begin = self.clock()
         extra = 0
         while extra < 8 and self.clock() - begin < _WINDOW_S / 2:
@@ -253,7 +262,7 @@ class _Runner:
                 break
             extra += 1
         each = (self.clock() - begin) / extra if extra else first_s
-        del probe, element
+        del probe
         window = int(max(1, min(_HELD_BYTES // size, _WINDOW_S / max(each, 1e-7), 4096)))
         # As many as fill a cache in no time, and no more than may be held.
         quick = _FILL_S / max(each, first_s / least, 1e-7)

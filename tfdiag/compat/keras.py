@@ -18,6 +18,7 @@ import contextlib
 import copy
 import functools
 import importlib
+import queue
 import sys
 import warnings
 from collections.abc import Iterator
@@ -180,9 +181,23 @@ def take_down(epoch_iterator: Any) -> None:
     for name in ("_epoch_iterator", "_current_iterator"):
         if hasattr(epoch_iterator, name):
             setattr(epoch_iterator, name, None)
-    enqueuer = getattr(getattr(epoch_iterator, "data_adapter", None), "enqueuer", None)
-    if enqueuer is not None and enqueuer.is_running():
+    _end_workers(getattr(epoch_iterator, "data_adapter", None))
+
+
+def _end_workers(adapter: Any) -> None:
+    """Stop the workers of a PyDataset, and let go of the batches that they had ready.
+
+    Keras keeps those for a next epoch, and TensorFlow keeps the adapter for as long as its graph lives.
+    """
+    enqueuer = getattr(adapter, "enqueuer", None)
+    if enqueuer is None:
+        return
+    if enqueuer.is_running():
         enqueuer.stop()
+    ready = getattr(enqueuer, "ready_queue", None)
+    with contextlib.suppress(queue.Empty):
+        while ready is not None:
+            ready.get_nowait()
 
 
 def seed_generators() -> list[Any]:
@@ -263,6 +278,7 @@ class _Adapted:
     def close(self) -> None:
         """Stop the workers of a PyDataset."""
         self.adapter.on_epoch_end()
+        _end_workers(self.adapter)
 
 
 def epoch_length(arguments: dict[str, Any]) -> int | None:

@@ -115,3 +115,22 @@ def test_time_is_kept():
 def test_says_why_it_can_not_be_pickled(dataset: Any, why: str):
     """Processes get a pickle, which has its limits."""
     assert why in measured(dataset(), seconds=0.0).picklable
+
+
+@pytest.mark.parametrize(("cores", "tried"), [(4, True), (5, False)])
+def test_threads_are_not_given_more_than_may_be_held(cores: int, tried: bool) -> None:
+    """Where a batch for each core would not fit, nobody asks for them at once."""
+
+    class Large(Sleeps):
+        def __getitem__(self, index: int) -> Any:
+            time.sleep(0.002)
+            return np.empty(16 << 20, np.uint8)
+
+    found = measure_py_input(
+        Large(),
+        cores=cores,
+        until=time.perf_counter() + 20.0,
+        clock=time.perf_counter,
+        should_stop=lambda: False,
+    )
+    assert bool(found.threads_item_s) is tried

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.unit.fakes import FakeClock, TickingClock
+from tfdiag.collect import samples
 from tfdiag.collect.samples import Samples, sample_stages
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph
 from tfdiag.model.pipeline import Sample
@@ -329,3 +330,23 @@ def test_a_pipeline_that_can_not_be_made_serial(monkeypatch: pytest.MonkeyPatch)
     found = sampled(Data.range(10))
 
     assert (found.samples, found.missing) == ([], "an unknown stage")
+
+
+ELEMENT_BYTES = 4 * 250_000
+
+
+@pytest.mark.parametrize(
+    ("room", "kinds"), [(3 * ELEMENT_BYTES, {"prefix", "parallel"}), (3 * ELEMENT_BYTES - 1, {"prefix"})]
+)
+def test_threads_share_the_room(monkeypatch: pytest.MonkeyPatch, room: int, kinds: set[str]) -> None:
+    """A function runs on all cores only where an element for each, and one more, may be held at once."""
+    monkeypatch.setattr(samples, "_TOGETHER_BYTES", room)
+    dataset = tf.data.Dataset.range(1 << 40).map(lambda _: tf.random.uniform((250_000,)))
+    found = sample_stages(
+        DatasetGraph.of(dataset, ""),
+        cores=2,
+        until=time.perf_counter() + 20.0,
+        clock=time.perf_counter,
+        should_stop=lambda: False,
+    )
+    assert {sample.kind for sample in found.samples} == kinds

@@ -245,3 +245,22 @@ def test_quiet_silences_only_its_own() -> None:
     with pytest.warns(UserWarning, match="learning rate is odd") as heard:
         warn()
     assert len(heard) == 1
+
+
+def test_batches_that_workers_had_ready_are_let_go() -> None:
+    """Keras keeps them for another epoch, in an adapter that TensorFlow never lets go of."""
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, index: int) -> Any:
+            return np.full((2, 3), index, np.float32), np.zeros((2, 1), np.float32)
+
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    adapted = door.adapter_dataset(model, {"x": Batches(workers=2, max_queue_size=4)})
+    next(iter(adapted.dataset))
+    adapted.close()
+    assert not adapted.adapter.enqueuer.is_running()
+    assert adapted.adapter.enqueuer.ready_queue.empty()

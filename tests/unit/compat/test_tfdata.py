@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -501,3 +502,31 @@ def test_functions_that_call_python() -> None:
         ("in_python", True),
         ("decode", False),
     ]
+
+
+# Comparing elements --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("at", "same"), [(None, True), (0, False), (70_000, False), (-1, False)])
+def test_large_elements_are_compared_in_parts(at: int | None, same: bool) -> None:
+    """A difference is found wherever it is, and a comparison needs no copy of what it compares."""
+    one = np.zeros((2000, 1000), np.float32)
+    other = one.copy()
+    if at is not None:
+        other.reshape(-1)[at] = 1.0
+    elements = tf.constant(one), tf.constant(other)
+    tracemalloc.start()
+    try:
+        assert tfdata.same_values(*elements) is same
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < one.nbytes / 2
+
+
+def test_elements_without_values_are_equal() -> None:
+    """What is empty, or a single value, is compared as well."""
+    assert tfdata.same_values(tf.zeros((0, 3)), tf.zeros((0, 3)))
+    assert not tfdata.same_values(tf.zeros((0, 3)), tf.zeros((0, 4)))
+    assert tfdata.same_values(tf.constant("a"), tf.constant("a"))
+    assert not tfdata.same_values(tf.constant("a"), tf.constant("b"))
