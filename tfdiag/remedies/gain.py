@@ -101,7 +101,23 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
     floor = min(rest, _replayed(analysis) or rest)
     after = max(then, floor)
     ends = (after, after * missed, after / _RULE, after * _RULE)
-    return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), source)
+    told = f"{source}; {_limit_then(analysis, changed)}"
+    return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), told)
+
+
+def _limit_then(analysis: Analysis, changed: PipelineModel) -> str:
+    """Say what holds up the step once a change is made: fixing one stage lets the next one show."""
+    assert not isinstance(analysis.step, Missing)
+    ends, _ = analysis.between_epochs()
+    fed = feed(changed)
+    own = analysis.step.mean_s - analysis.segment("input_wait") - analysis.contended_s - ends
+    busiest = max(fed.ahead, key=lambda load: load.seconds, default=None)
+    cores = usable_cores(analysis.measurements)
+    if busiest is not None and busiest.seconds > own + fed.in_step.seconds:
+        return f"the step then waits for {busiest.what}"
+    if fed.cpu_s / cores > own:
+        return "the cores are then the limit"
+    return "the step then is the limit" if not fed.in_step.seconds else "input and step then take turns"
 
 
 def _predicted(analysis: Analysis, model: PipelineModel) -> float:

@@ -294,6 +294,8 @@ def _facts(suggestion: Suggestion) -> Iterator[Row]:
     )
     if isinstance(predicted, Quantity):
         yield Row("predicted", _speed(predicted))
+        if predicted.source:
+            yield Row("from", clean(predicted.source))
     else:
         yield Row("predicted", f"not known: {clean(predicted.reason)}")
     if isinstance(measured, Quantity):
