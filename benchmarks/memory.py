@@ -3,11 +3,11 @@
     python -m benchmarks.memory [--only PART_OF_A_NAME] [--budget SECONDS]
 
 Each job is trained with `fit` in one process, for as long as a diagnosis watches a job at most, and is
-diagnosed in another one, because Keras keeps batches of a `fit` that is over. In both, large blocks go back to
-the system as soon as they are free. What is compared is the kernel's own peak of the resident memory (VmHWM,
+diagnosed in another one, as Keras keeps batches of a `fit` that is over. In both, large blocks go back to
+the system as soon as they are free. What is compared is the kernel's peak of the resident memory (VmHWM,
 set back before each phase), so that nothing short is missed: the peak of each phase of the diagnosis over the
-peak of `fit`. This counts more than the data, namely all that a diagnosis needs memory for. Where Python makes
-the batches, the bytes of those alive are counted too, from when they are made until they are collected.
+peak of `fit`. This counts more than the data: all that a diagnosis needs memory for. Where Python makes
+the batches, the bytes of those alive are counted too, from when they are made until they are gone.
 
 The source that can be read once notes each batch that is taken from it, and begins again when somebody asks
 for a second iterator: what it gives twice was read twice.
