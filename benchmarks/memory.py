@@ -2,12 +2,12 @@
 
     python -m benchmarks.memory [--only PART_OF_A_NAME] [--budget SECONDS]
 
-Each job has a process of its own, in which large blocks go back to the system as soon as they are free. It
-trains with `fit`, for as long as a diagnosis watches the job at most, forgets that, and is diagnosed. What is
-compared is the kernel's own peak of the resident memory (VmHWM, set back before each phase), so that nothing
-short is missed: the peak of each phase of the diagnosis over the peak of `fit`. This counts more than the
-data, namely all that a diagnosis needs memory for. Where Python makes the batches, the bytes of those alive
-are counted too, from when they are made until they are collected.
+Each job is trained with `fit` in one process, for as long as a diagnosis watches a job at most, and is
+diagnosed in another one, as Keras keeps batches of a `fit` that is over. In both, large blocks go back to
+the system as soon as they are free. What is compared is the kernel's peak of the resident memory (VmHWM,
+set back before each phase), so that nothing short is missed: the peak of each phase of the diagnosis over the
+peak of `fit`. This counts more than the data: all that a diagnosis needs memory for. Where Python makes
+the batches, the bytes of those alive are counted too, from when they are made until they are gone.
 
 The source that can be read once notes each batch that is taken from it, and begins again when somebody asks
 for a second iterator: what it gives twice was read twice.
@@ -279,16 +279,17 @@ def plain_fit(make: Callable[[], Made], seconds: float) -> Peaks:
     return peaks
 
 
-def run_job(name: str, budget: float) -> dict[str, Any]:
-    """Train, diagnose, and give both peaks."""
+def fitted(name: str, budget: float) -> dict[str, Any]:
+    """Train, and give the peaks."""
+    plain = plain_fit(JOBS[name], WATCHED * budget)
+    return {"fit_bytes": plain.bytes[""], "fit_alive_bytes": plain.alive.get("", 0)}
+
+
+def diagnosed(name: str, budget: float) -> dict[str, Any]:
+    """Diagnose, and give the peaks of each phase."""
     import tfdiag
 
-    make = JOBS[name]
-    plain_fit(make, WARMUP_S)  # imports, and pools of threads
-    forget()
-    plain = plain_fit(make, WATCHED * budget)
-    forget()
-    made = make()
+    made = JOBS[name]()
     peaks = Peaks(made.alive)
     found = tfdiag.diagnose(made.model, made.data, budget=budget, progress=peaks.next)
     peaks.close()
@@ -296,14 +297,11 @@ def run_job(name: str, budget: float) -> dict[str, Any]:
         "name": name,
         "batch_bytes": made.batch_bytes,
         "bound_bytes": max(LEAST_BYTES, 2 * made.batch_bytes),
-        "fit_bytes": plain.bytes[""],
         "phases_bytes": peaks.bytes,
         "verdict": found.verdict.code,
     }
-    result["held_bytes"] = max(peaks.bytes.values()) - result["fit_bytes"]
     if made.alive is not None:
-        result |= {"fit_alive_bytes": plain.alive[""], "phases_alive_bytes": peaks.alive}
-        result["held_alive_bytes"] = max(peaks.alive.values()) - result["fit_alive_bytes"]
+        result["phases_alive_bytes"] = peaks.alive
     if isinstance(made.data, Once):
         told = found.to_dict()["measurements"]["job"]["batches_used"]
         time.sleep(LATE_S)
@@ -316,18 +314,47 @@ def run_job(name: str, budget: float) -> dict[str, Any]:
     return result
 
 
+RUNS: dict[str, Callable[[str, float], dict[str, Any]]] = {"fit": fitted, "diagnose": diagnosed}
+
+
+def run_job(name: str, run: str, budget: float) -> dict[str, Any]:
+    """Train for a moment, which imports and starts threads, then train on or diagnose."""
+    plain_fit(JOBS[name], WARMUP_S)
+    forget()
+    return RUNS[run](name, budget)
+
+
 # In the process that compares them -----------------------------------------------------------
 
 
-def in_process(name: str, budget: float) -> dict[str, Any]:
-    """Run one job in a new process."""
-    command = [sys.executable, "-m", "benchmarks.memory", "--job", name, "--budget", str(budget)]
+def in_process(name: str, run: str, budget: float) -> dict[str, Any]:
+    """Do one run of a job in a new process."""
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.memory",
+        "--job",
+        name,
+        "--run",
+        run,
+        "--budget",
+        str(budget),
+    ]
     done = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
         cwd=Path(__file__).parents[1], env={"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **GIVING_BACK},
     )  # fmt: skip
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+def compared(name: str, budget: float) -> dict[str, Any]:
+    """Give what a diagnosis of a job holds beyond a plain fit."""
+    row = in_process(name, "diagnose", budget) | in_process(name, "fit", budget)
+    row["held_bytes"] = max(row["phases_bytes"].values()) - row["fit_bytes"]
+    if "phases_alive_bytes" in row:
+        row["held_alive_bytes"] = max(row["phases_alive_bytes"].values()) - row["fit_alive_bytes"]
+    return row
 
 
 def told_of(row: dict[str, Any]) -> str:
@@ -368,15 +395,16 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--budget", type=float, default=15.0)
     parser.add_argument("--job", choices=JOBS, help=argparse.SUPPRESS)
+    parser.add_argument("--run", choices=RUNS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
 
     if chosen.job:
-        print(json.dumps(run_job(chosen.job, chosen.budget)))
+        print(json.dumps(run_job(chosen.job, chosen.run, chosen.budget)))
         return
     found = []
     for name in JOBS:
         if chosen.only in name:
-            found.append(in_process(name, chosen.budget))
+            found.append(compared(name, chosen.budget))
             print(told_of(found[-1]), flush=True)
     if not found:
         parser.error(f"no job is named {chosen.only!r}")
