@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
+import statistics
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +24,9 @@ from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import CHECKS, Case, Work, cases
 from benchmarks.stats import Goal, report
 from tfdiag.analyse.analysis import analyse
+from tfdiag.checks import facts
+from tfdiag.checks.registry import Undecided
+from tfdiag.model.pipeline import PyInput
 from tfdiag.model.quantity import Missing, Quantity, value_of
 
 COST_WITHIN = 0.10
@@ -35,10 +39,14 @@ MAY_WAIT = 0.03
 
 def reported_bottleneck(found: tfdiag.Report) -> tuple[str, float] | None:
     """Give the slowest stage's label and its seconds per batch."""
-    pipeline = analyse(found.measurements).pipeline
-    if isinstance(pipeline, Missing) or pipeline.slowest is None:
+    measured = found.measurements.pipeline
+    if not isinstance(measured, Missing) and isinstance(measured.py_input, PyInput):
+        return "__getitem__", statistics.median(measured.py_input.item_s)
+    try:
+        slow = facts.bottleneck(analyse(found.measurements))
+    except Undecided:
         return None
-    return pipeline.slowest.label or pipeline.slowest.name, pipeline.slowest.per_batch_s
+    return slow.stage.label or slow.stage.name, slow.stage.per_batch_s
 
 
 def wait_share(found: tfdiag.Report) -> float | None:

@@ -30,6 +30,7 @@ _SAMPLE_S = 0.4
 _SAMPLE_LEAST_S = 0.08
 _SHARE = 0.5
 """Of the time for a stage: the rest goes into building it and into its first elements."""
+_CLOSER_S = 1.0
 _WINDOW_S = 0.02
 _TOO_LONG = 3.0
 _SETTLE_S = 0.02
@@ -103,7 +104,23 @@ def sample_stages(
         batch = _batched_by(graph, node)
         if batch is not None and not run.over():
             _add_batched(found, serial, node, batch, run)
+    _look_closer(found, serial, working, run)
     return found
+
+
+def _look_closer(found: Samples, serial: DatasetGraph, working: Sequence[Node], run: _Runner) -> None:
+    """Spend what time is left on the stage that costs most, for its cost decides what is said."""
+    left = run.until - run.clock()
+    top = next(iter(_ranked(working, found.samples)), None)
+    if top is None or left < _SAMPLE_LEAST_S or run.over():
+        return
+    run.sample_s = min(_CLOSER_S, _SHARE * left)
+    again = Samples()
+    _add(again, "prefix", serial, top, run)
+    for sample in again.samples:
+        at = next(i for i, old in enumerate(found.samples) if old.node == top.id and old.kind == "prefix")
+        if sample.elements > found.samples[at].elements:
+            found.samples[at] = sample
 
 
 def _add(found: Samples, kind: Any, graph: DatasetGraph, node: Node, run: _Runner) -> None:
@@ -142,8 +159,14 @@ def _fits(samples: Sequence[Sample], node: Node, cores: int) -> bool:
 
 
 def _costly(working: Sequence[Node], samples: list[Sample]) -> list[Node]:
+    """Give the nodes with functions that take a good part of the pipeline's time, the costliest first."""
+    return [node for node in _ranked(working, samples) if node.function is not None]
+
+
+def _ranked(working: Sequence[Node], samples: list[Sample]) -> list[Node]:
     """Give the nodes that take a good part of the pipeline's time by themselves, the costliest first."""
-    per_element = {s.node: float(np.median(s.wall_s)) * len(s.wall_s) / s.elements for s in samples}
+    alone = [sample for sample in samples if sample.kind == "prefix"]
+    per_element = {s.node: float(np.median(s.wall_s)) * len(s.wall_s) / s.elements for s in alone}
     own = {}
     for node in working:
         if node.id not in per_element:
@@ -156,8 +179,7 @@ def _costly(working: Sequence[Node], samples: list[Sample]) -> list[Node]:
             if other != node.id and size > 1:
                 own[other] *= size
     whole = sum(own.values())
-    ranked = sorted((n for n in working if own.get(n.id, 0.0) > _WORTH * whole), key=lambda n: -own[n.id])
-    return [node for node in ranked if node.function is not None]
+    return sorted((n for n in working if own.get(n.id, 0.0) > _WORTH * whole), key=lambda n: -own[n.id])
 
 
 def _batched_by(graph: DatasetGraph, node: Node) -> Node | None:

@@ -64,7 +64,7 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
                 low_s=times.low if times is not None else seconds,
                 high_s=times.high if times is not None else seconds,
                 cpu_per_batch_s=times.cpu if times is not None else None,
-                parallelism=parallelism_of(stage) if stage is not None else _written_parallelism(node),
+                parallelism=_threads(node, stage, pipeline.sample_threads),
                 serial=is_serial(stage) if stage is not None else _written_serial(node),
                 id=node.id,
                 inputs=tuple(places[i] for i in node.inputs if i in places),
@@ -103,8 +103,10 @@ def _each(sample: Sample) -> _Cost:
     parts = sorted(sample.wall_s)
     each = sample.elements / max(1, len(parts))
     middle, total = statistics.median(parts), sum(parts)
-    # Parts may differ in length by one window; where they are few, the sum says more.
-    value = (middle if len(parts) >= 6 else total / len(parts)) / each
+    # Parts may differ in length by one window; where they are few, the sum says more. And what waits does so
+    # now and then, for the next block of a file: a median would leave that out.
+    by_median = len(parts) >= 6 and sample.cpu_s > 0.5 * total
+    value = (middle if by_median else total / len(parts)) / each
     spread = (parts[-1 - len(parts) // 4] - parts[len(parts) // 4]) / each
     cpu = sample.cpu_s * value / total if total > 0 else 0.0  # of the middle part, as the rest of it
     return _Cost(value, max(0.0, value - spread), value + spread, cpu)
@@ -195,6 +197,18 @@ def _with_injected(
                 )
             )
     return tuple(found)
+
+
+def _threads(node: Node, stage: Stage | None, cores: int) -> float:
+    """Give on how many threads a stage works.
+
+    One that tf.data tunes may have all cores: it counts them, and its model tells where it began, not where
+    it has got to.
+    """
+    if stage is None:
+        return _written_parallelism(node)
+    running = parallelism_of(stage)
+    return max(running, float(cores)) if is_tunable(stage) and works_ahead(stage.name) else running
 
 
 def _written_parallelism(node: Node) -> float:

@@ -61,7 +61,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     part, place, size = found
     suggestion = caching.suggest(analysis, CHECK.id, model, place)
     gain = suggestion.predicted
-    if not isinstance(gain, Quantity) or gain.low is None or gain.low <= _GAIN:
+    if not isinstance(gain, Quantity) or gain.value <= _GAIN:
         return
     cost = wait * part
     label = place.stage.label

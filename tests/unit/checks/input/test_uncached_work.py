@@ -39,7 +39,7 @@ def decoding(
     )
 
 
-@pytest.mark.parametrize(("share", "fires"), [(0.12, False), (0.15, True)])
+@pytest.mark.parametrize(("share", "fires"), [(0.04, False), (0.06, True)])
 def test_fires_when_the_step_waits(share: float, fires: bool):
     """Below a gain of a twentieth, for sure a tenth less than predicted, memory is worth more."""
     assert bool(results(CHECK, **with_wait(share), pipeline=decoding(), **EPOCHS)) is fires
