@@ -184,7 +184,7 @@ class _Collection:
                     replayed = self._replay(worker, batch, alone_)
                     job = self._with_batch(job, batch)
                     del batch  # the stages make more of them
-                    pipeline = self._pipeline(worker, live)
+                    pipeline = self._pipeline(worker, live, replayed)
             except Abandoned:
                 live = self._overrun()
         host = sampler.samples()
@@ -465,18 +465,20 @@ class _Collection:
             result: Replay | Missing = self._guarded(worker, work, "replaying a batch")
             return result
 
-    def _pipeline(self, worker: Worker, live: Live | Missing) -> Pipeline | Missing:
+    def _pipeline(
+        self, worker: Worker, live: Live | Missing, replayed: Replay | Missing
+    ) -> Pipeline | Missing:
         """Describe the pipeline; where the step waits for it, sample what its stages cost."""
         x = self.request.source.data.get("x")
         folder = str(self.folder)
         described = describe_pipeline(x, self.recorder, folder)
         if keras.is_py_dataset(x):
-            return self._with_py_input(worker, x, described, live)
+            return self._with_py_input(worker, x, described, live, replayed)
         if isinstance(described, Missing) or not described.graph:
             return described
         if self.request.source.exhausts:
             return replace(described, samples_missing=_READ_ONCE)
-        if hardly_waits(live):
+        if hardly_waits(live, replayed):
             return replace(described, samples_missing="the step hardly waits for its input")
         self._say("sampling the stages of the input")
         with self._phase("stages of the input"):
@@ -500,10 +502,15 @@ class _Collection:
             return result
 
     def _with_py_input(
-        self, worker: Worker, dataset: Any, described: Pipeline | Missing, live: Live | Missing
+        self,
+        worker: Worker,
+        dataset: Any,
+        described: Pipeline | Missing,
+        live: Live | Missing,
+        replayed: Replay | Missing,
     ) -> Pipeline | Missing:
         """Ask a PyDataset for batches directly, where the step waits for them."""
-        if hardly_waits(live):
+        if hardly_waits(live, replayed):
             return described
         self._say("asking the PyDataset for batches")
         with self._phase("stages of the input"):

@@ -12,12 +12,14 @@ from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.samples import Samples, sample_stages
 from tfdiag.compat import tfdata
 from tfdiag.compat.tfgraph import DatasetGraph, GraphUnavailable
-from tfdiag.model.measurements import Live
+from tfdiag.model.measurements import Live, Replay
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Missing
 
 __all__ = ["describe_pipeline", "hardly_waits", "with_samples"]
 
+_SLOWED = 1.15
+"""How much longer a call takes than its replay before its input is suspected."""
 _WORTH = 0.03
 """Of the step: an input that is waited for less is not looked into any further."""
 
@@ -75,8 +77,11 @@ def with_samples(
     )
 
 
-def hardly_waits(live: Live | Missing) -> bool:
-    """Say whether the steps of a run surely don't wait for their input."""
+def hardly_waits(live: Live | Missing, replayed: Replay | Missing) -> bool:
+    """Say whether the steps of a run surely lose no time to their input.
+
+    They wait hardly, and what remains of a call takes no longer than the same call without any input.
+    """
     if isinstance(live, Missing) or len(live.start_s) < 3:
         return False
     periods = np.diff(np.array(live.start_s))
@@ -85,4 +90,10 @@ def hardly_waits(live: Live | Missing) -> bool:
     seen = ~np.isnan(waits[half:])
     if not seen.any():
         return False
-    return float(waits[half:][seen].sum()) < _WORTH * float(periods[half:][seen].sum())
+    if float(waits[half:][seen].sum()) >= _WORTH * float(periods[half:][seen].sum()):
+        return False
+    bare = () if isinstance(replayed, Missing) else replayed.paced_call_s or replayed.call_s
+    if not bare:
+        return True
+    calls = (np.array(live.duration_s)[:-1] - waits)[half:][seen]
+    return float(np.median(calls)) < _SLOWED * float(np.median(bare))

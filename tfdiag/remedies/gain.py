@@ -135,6 +135,11 @@ def _predicted(analysis: Analysis, model: PipelineModel) -> float:
         live = analysis.measurements.live
         cpu = analysis.replay.cpu_per_call_s / (1 if isinstance(live, Missing) else live.steps_per_call)
     cores = usable_cores(analysis.measurements)
+    if not isinstance(analysis.input_alone, Missing) and not isinstance(analysis.pipeline, Missing):
+        # On several threads the same work takes more of a processor than alone on one: cores share parts.
+        alone = feed(analysis.pipeline).cpu_s
+        if 0 < alone < analysis.input_alone.cpu_per_batch_s:
+            fed = replace(fed, cpu_s=fed.cpu_s * analysis.input_alone.cpu_per_batch_s / alone)
     return ends + restart + step_time(fed, rest_s=rest, step_cpu_s=cpu, cores=cores)
 
 

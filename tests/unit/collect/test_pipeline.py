@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
 from tfdiag.compat.tfgraph import DatasetGraph, GraphUnavailable
-from tfdiag.model.measurements import Live
+from tfdiag.model.measurements import Live, Replay
 from tfdiag.model.pipeline import Pipeline, Stage
 from tfdiag.model.quantity import Missing
 
@@ -185,9 +185,15 @@ def run_of(waits: list[float], period: float = 0.01) -> Live:
 )
 def test_whether_a_run_hardly_waits(waits: list[float], hardly: bool):
     """The second half of the run tells; where nothing tells, it may wait."""
-    assert hardly_waits(run_of(waits)) == hardly
+    assert hardly_waits(run_of(waits), Missing("nothing was replayed")) == hardly
 
 
 def test_a_run_that_is_missing_may_wait():
     """Nothing is known of it."""
-    assert not hardly_waits(Missing("the budget was too short"))
+    assert not hardly_waits(Missing("the budget was too short"), Missing("nor was anything replayed"))
+
+
+@pytest.mark.parametrize(("bare", "hardly"), [(0.0095, True), (0.0035, False)])
+def test_a_step_that_is_faster_without_its_input_is_looked_into(bare: float, hardly: bool):
+    """It need not wait: an input that takes the interpreter's lock or the cores slows the step as well."""
+    assert hardly_waits(run_of([0.0] * 20), Replay((bare,) * 20, 0.1, 0.1)) == hardly

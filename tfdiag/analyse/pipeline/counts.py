@@ -42,15 +42,8 @@ def count_per_batch(
     nodes = {node.id: node for node in graph}
     for node in reversed(graph):
         count = found.setdefault(node.id, 0.0)
-        several = len(node.inputs) > 1 and base_of(node.op) in (
-            "Concatenate",
-            "DirectedInterleave",
-            "ParallelZip",
-        )
         for each in node.inputs:
-            taken = _taken(node, nodes[each], matched, before)
-            share = 1.0 / len(node.inputs) if several else 1.0
-            found[each] = found.get(each, 0.0) + count * taken * share
+            found[each] = found.get(each, 0.0) + count * _taken(node, nodes[each], matched, before)
     return found
 
 
@@ -68,4 +61,5 @@ def _taken(node: Node, source: Node, matched: dict[int, Stage], before: dict[int
         return elements_of(other, before) / elements_of(one, before)
     if node.cardinality and source.cardinality and node.cardinality > 0 and source.cardinality > 0:
         return source.cardinality / node.cardinality
-    return 1.0
+    # Of several sources one at a time: nobody knows how often which.
+    return 1.0 / len(node.inputs) if base in ("Concatenate", "DirectedInterleave") else 1.0

@@ -54,12 +54,12 @@ def run(analysis: Analysis) -> Iterator[Result]:
         return
     if isinstance(analysis.replay, Missing):
         raise Undecided(f"the processor time of the step is not known: {analysis.replay.reason}")
-    if model.sampled:
-        input_cpu = fed.cpu_s
-    elif not isinstance(analysis.input_alone, Missing):
-        input_cpu = analysis.input_alone.cpu_per_batch_s
-    else:
+    if not model.sampled and isinstance(analysis.input_alone, Missing):
         raise Undecided(f"the processor time of the input is not known: {analysis.input_alone.reason}")
+    input_cpu = fed.cpu_s if model.sampled else 0.0
+    if not isinstance(analysis.input_alone, Missing):
+        # On several threads the same work takes more of a processor than alone on one: cores share parts.
+        input_cpu = max(input_cpu, analysis.input_alone.cpu_per_batch_s)
     live = analysis.measurements.live
     step_cpu = analysis.replay.cpu_per_call_s / (live.steps_per_call if isinstance(live, Live) else 1)
     cores = usable_cores(analysis.measurements)
@@ -70,7 +70,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     causes = stages.input_checks(but=CHECK.id, rank=0) + spared
     if stages.others(analysis, causes).found:
         return
-    source = "samples of the stages" if model.sampled else "input alone"
+    source = "samples of the stages and the input alone" if model.sampled else "input alone"
     yield Result(
         Finding(
             check=CHECK.id,
