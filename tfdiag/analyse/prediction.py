@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 
-__all__ = ["Feed", "Load", "feed", "step_time", "with_cache", "with_parallel", "with_prefetch", "with_work"]
+__all__ = ["Feed", "Load", "feed", "step_time", "with_cache", "with_parallel", "with_prefetch"]
 
 _COPY_BYTES_PER_S = 3e9
 """Reading a batch from a cache in memory."""
@@ -155,15 +155,3 @@ def with_cache(model: PipelineModel, stage: StageTime) -> PipelineModel:
 
 def _still(model: PipelineModel, stage: StageTime) -> PipelineModel:
     return model.changed(stage, per_batch_s=0.0, cpu_per_batch_s=0.0, locked=None)
-
-
-def with_work(model: PipelineModel, stage: StageTime, factor: float) -> PipelineModel:
-    """Let a stage and all below it do only a part of the work, or more of it."""
-    for each in [stage, *model.upstream(stage)]:
-        model = model.changed(
-            each,
-            per_batch_s=each.per_batch_s * factor,
-            cpu_per_batch_s=None if each.cpu_per_batch_s is None else each.cpu_per_batch_s * factor,
-            per_batch=each.per_batch * factor,
-        )
-    return model

@@ -18,6 +18,8 @@ __all__ = [
 
 COST_SHARE = 0.05
 """Below this share of the step nothing is worth a finding."""
+_EXPLAINED = 0.5
+"""The part of a batch's time that the known stages must make where others have no time."""
 
 
 def share(value: float, count: int | None = None, source: str = "of the mean step") -> Quantity:
@@ -82,6 +84,12 @@ def bottleneck(analysis: Analysis) -> Bottleneck:
             "the stages of this pipeline have no times: tf.data keeps no model of it, and nothing was sampled"
         )
     load = feed(model).limit
+    untimed = [stage.label for stage in model.stages if not stage.timed]
+    alone = analysis.input_alone
+    if untimed and not isinstance(alone, Missing) and load.seconds < _EXPLAINED * alone.batch.value:
+        raise Undecided(
+            f"the budget left {', '.join(untimed)} without a time, and the others don't explain it"
+        )
     busy = [stage for stage in load.stages if stage.per_batch_s > 0]
     if not busy:
         raise Undecided("no stage of the pipeline took any time")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdiag.compat import host, tensorflow
+from tfdiag.compat import tensorflow
 from tfdiag.compat.tfdata import same_content, same_values
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph
 from tfdiag.model.pipeline import Node, Sample
@@ -293,7 +293,6 @@ class _Runner:
         fill = cached if any("Cache" in each.op for each in graph.nodes) else 1
         window, iterator = self._warmed(endless, window, fill)
         walls: list[float] = []
-        read = host.read_bytes()
         processor = time.process_time()
         end = self.clock() + self.sample_s
         last = self.clock()
@@ -305,10 +304,6 @@ class _Runner:
             if now >= end and (len(walls) >= _PARTS_LEAST or now >= end + self.sample_s):
                 break
         cpu = time.process_time() - processor
-        read_after = host.read_bytes()
-        read_bytes: Maybe = Missing("the platform does not tell")
-        if read is not None and read_after is not None:
-            read_bytes = Quantity(float(read_after - read), "B", source="the process's reads from storage")
         parts = [float(part.sum()) for part in np.array_split(np.array(walls), min(_PARTS, len(walls)))]
         return Sample(
             kind=kind,
@@ -318,7 +313,6 @@ class _Runner:
             cpu_s=cpu,
             first_s=first_s,
             bytes=Quantity(float(size) / per_element, "B", source="the first element"),
-            read_bytes=read_bytes,
         )
 
     def _warmed(self, graph: DatasetGraph, window: int, fill: int) -> tuple[int, Any]:

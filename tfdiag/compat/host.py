@@ -10,7 +10,7 @@ import psutil
 
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["Host", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "memory_bytes", "read_bytes"]
+__all__ = ["Host", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "memory_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,6 @@ def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> Maybe:
 def memory_bytes() -> int:
     """Give the machine's memory."""
     return int(psutil.virtual_memory().total)
-
-
-def read_bytes() -> int | None:
-    """Give what this process has read from storage so far; None where the platform does not count it."""
-    try:
-        return int(psutil.Process().io_counters().read_bytes)
-    except (psutil.Error, OSError, AttributeError, NotImplementedError):
-        return None
 
 
 def free_memory_bytes() -> int:

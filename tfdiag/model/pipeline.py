@@ -42,7 +42,6 @@ class Stage:
     asynchronous: bool = False
     parallelism: Maybe = Missing("this stage has no parallelism")
     parameters: tuple[StageParameter, ...] = ()
-    buffered_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +135,6 @@ class Sample:
     """Time to the first element."""
     bytes: Maybe = Missing("not measured")
     """Bytes of one element."""
-    read_bytes: Maybe = Missing("not measured")
-    """Bytes read from storage meanwhile."""
     exact: bool = True
     """`batched` gave the same; False where it gave the same values in another layout."""
 

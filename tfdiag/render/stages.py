@@ -46,8 +46,11 @@ def _describe(stage: StageTime) -> str:
         waiting = stage.waiting
         if waiting is not None and waiting >= _WAITS:
             parts.append(f"{share(waiting)} of it waiting")
+    elif not stage.timed:
+        parts.append("time not measured")
     if stage.parallelism > 1:
-        parts.append(f"on {number(stage.parallelism)} threads")
+        upper = "up to " if stage.tunable else ""
+        parts.append(f"on {upper}{number(stage.parallelism)} threads")
     elif stage.serial and stage.per_batch_s > 0:
         parts.append("on one thread")
     if stage.per_batch > 1:

@@ -100,7 +100,7 @@ def _workers(dataset: Any, edits: Sequence[Edit]) -> Applied:
         if edit.action != "workers" or edit.value is None:
             return Applied(why_not="a PyDataset has no graph that could be rewritten")
         keras.set_workers(changed, edit.value, processes=edit.processes)
-    return Applied(changed, "same sequence", 0)
+    return Applied(changed)
 
 
 def _compare(

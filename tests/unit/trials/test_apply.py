@@ -107,4 +107,5 @@ def test_workers_of_a_py_dataset() -> None:
     changed = apply(dataset, [Edit("workers", value=3)])
     assert (changed.dataset.workers, changed.dataset.use_multiprocessing) == (3, False)
     assert dataset.workers == 1
+    assert (changed.sameness, changed.compared) == ("not checked", 0)  # nothing was asked of either
     assert changed.dataset[2].tolist() == dataset[2].tolist()

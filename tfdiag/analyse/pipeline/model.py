@@ -43,6 +43,8 @@ class StageTime:
     buffered: float = 0.0
     node: Node | None = None
     sampled: bool = False
+    timed: bool = True
+    """False where neither a sample nor the runtime tells its time: the 0 in its place means nothing."""
     locked: float | None = None
     """The part of its function that only one thread at a time can do (the interpreter's lock, or one of its
     own), from a sample on all cores; None where that was not sampled."""
@@ -104,11 +106,6 @@ class PipelineModel:
     def known(self) -> bool:
         """Say whether the stages have times."""
         return self.from_model or self.sampled
-
-    @property
-    def chain(self) -> str:
-        """Give the pipeline in one line, as the caller wrote it."""
-        return " → ".join(self.written)
 
     def position(self, stage: StageTime) -> int:
         """Give the place of a stage."""

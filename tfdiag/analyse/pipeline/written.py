@@ -76,6 +76,7 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
                 buffered=stage.buffered if stage is not None else 0.0,
                 node=node,
                 sampled=times is not None,
+                timed=times is not None or stage is not None or node.id in spared or _idle(node),
                 locked=locked,
                 batched_s=fast,
                 batched_exact=node.id not in batched or batched[node.id].exact,
