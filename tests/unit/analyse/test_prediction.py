@@ -76,3 +76,18 @@ def test_a_cache_spares_everything_below_it():
     made = model(SOURCE, MAP, BATCH)
     fed = feed(with_cache(made, made.stages[1]))
     assert fed.in_step.seconds == pytest.approx(0.5 * MS, rel=0.05)
+
+
+@pytest.mark.parametrize(("busy", "faster", "locked"), [(1.0, 2.0, 0.0), (1.5, 4 / 3, 0.0), (1.0, 1.0, 1.0)])
+def test_cores_that_are_busy_are_no_lock(busy: float, faster: float, locked: float):
+    """A function whose own operations keep one and a half of two cores busy gains a third of a thread."""
+    wide = Part("Map", "map(f)", 1 * MS, busy, {"function": Function("f")}, parallel=faster)
+    assert model(Part("Range", "range(…)", 0.0), wide, BATCH).stages[1].locked == pytest.approx(
+        locked, abs=1e-6
+    )
+
+
+def test_where_all_cores_are_busy_a_lock_would_not_show():
+    """Then more threads change nothing either way."""
+    wide = Part("Map", "map(f)", 1 * MS, 2.0, {"function": Function("f")}, parallel=1.0)
+    assert model(SOURCE, wide, BATCH).stages[1].locked is None

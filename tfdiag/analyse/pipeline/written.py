@@ -89,6 +89,10 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
     return _with_injected(found, order, matched)
 
 
+_CORES_FULL = 0.9
+"""From this part of the cores on that a function keeps busy on one thread, more threads tell nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Cost:
     """Seconds, for an element or a batch."""
@@ -159,7 +163,11 @@ def _locked(
         return None  # what lies below limits the run on all cores
     threads = float(max(2, pipeline.sample_threads))
     share = min(1.0, max(0.0, together / own.value))
-    return min(1.0, max(0.0, (share - 1 / threads) / (1 - 1 / threads)))
+    # A function that keeps several cores busy by itself can't be spread over as many threads as there are.
+    best = min(1.0, max(1 / threads, own.cpu / own.value / threads))
+    if best > _CORES_FULL:
+        return None  # the cores are the limit, so a lock would not show
+    return min(1.0, max(0.0, (share - best) / (1 - best)))
 
 
 def _calls(node: Node, per_batch: dict[int, float]) -> float:
