@@ -67,6 +67,8 @@ def right_cause(case: Case, findings: list[str]) -> bool:
 def diagnosed(case: Case, budget: float) -> dict[str, Any]:
     """Build a job, diagnose it, and hold the report against what is known."""
     work = case.build()
+    if work.cost:
+        work.cost()  # before as well as after: the machine's speed is not the same
     begin = time.perf_counter()
     found = tfdiag.diagnose(work.model, work.dataset, fit_kwargs=work.kwargs, budget=budget, verify=False)
     took = time.perf_counter() - begin

@@ -107,6 +107,8 @@ def main() -> None:
     pauses.preload()
     keras.utils.set_random_seed(0)
     for case in chosen_cases(chosen.only):
+        if case.plant is None:
+            continue  # nothing is suggested there
         rows += pairs(case, chosen.budget, chosen.seconds)
         keras.backend.clear_session()
         gc.collect()

@@ -15,7 +15,7 @@ from benchmarks.inputs.parts import (
     Meter,
     batches,
     burn,
-    known,
+    measured,
     model,
     row,
     spin,
@@ -35,7 +35,7 @@ def zip_of_slow_and_fast() -> Work:
     fast = tf.data.Dataset.from_tensors(tf.zeros((FEATURES,))).repeat().map(lambda x: x + 1.0)
     labels = tf.data.Dataset.from_tensors(tf.zeros((1,))).repeat()
     dataset = tf.data.Dataset.zip(((slow, fast), labels)).batch(4).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(0.004 * 4))
+    return Work(model(), dataset, cost=measured(slow, 4))
 
 
 @planted("python-function-in-map", "nested interleave around Python", "map(", "interleave", "Interleave")
@@ -54,9 +54,14 @@ def nested_interleave() -> Work:
         return starts.interleave(inner, cycle_length=2, num_parallel_calls=AUTOTUNE)
 
     starts = tf.data.Dataset.range(0, ENDLESS, 400)
+
+    def mapped(value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return row(through_numpy(work, value))
+
     numbers = starts.interleave(outer, cycle_length=2, num_parallel_calls=AUTOTUNE)
-    dataset = numbers.map(lambda value: row(through_numpy(work, value)), AUTOTUNE).batch(4)
-    return Work(model(), dataset.prefetch(AUTOTUNE), cost=known(0.004 * 4))
+    dataset = numbers.map(mapped, AUTOTUNE).batch(4)
+    cost = measured(tf.data.Dataset.range(ENDLESS).map(mapped), 4)
+    return Work(model(), dataset.prefetch(AUTOTUNE), cost=cost)
 
 
 @planted("python-generator", "samples from a generator and from memory", "generator", "Generator")

@@ -10,11 +10,11 @@ from benchmarks.inputs.parts import (
     AUTOTUNE,
     ENDLESS,
     Meter,
-    alone,
     batches,
     burn,
     chain,
     known,
+    measured,
     model,
     row,
     through_numpy,
@@ -100,14 +100,14 @@ def no_autotune() -> Work:
     """Keep the runtime from making a map parallel that could be."""
     rows = tf.data.Dataset.range(ENDLESS).map(lambda index: row(chain(index, 4.0)))
     dataset = tuned(rows.batch(4).prefetch(2), autotune=False)
-    return Work(model(2), dataset, cost=known(alone(rows) * 4))
+    return Work(model(2), dataset, cost=measured(rows, 4))
 
 
 @planted("autotune-off", "num_parallel_calls=1, computing", "map(")
 def one_call_at_a_time() -> Work:
     """Fix the parallelism of a heavy map at one."""
     rows = tf.data.Dataset.range(ENDLESS).map(lambda index: row(chain(index, 4.0)), num_parallel_calls=1)
-    return Work(model(2), rows.batch(4).prefetch(2), cost=known(alone(rows) * 4))
+    return Work(model(2), rows.batch(4).prefetch(2), cost=measured(rows, 4))
 
 
 @planted("autotune-off", "num_parallel_calls=1, waiting", "map(")

@@ -17,6 +17,7 @@ from benchmarks.inputs.parts import (
     batch_arrays,
     batches,
     known,
+    measured,
     model,
     row,
     spin,
@@ -100,8 +101,9 @@ def py_function_rows() -> Work:
     def mapped(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return row(tf.ensure_shape(tf.py_function(work, [index], tf.float32), ()))
 
-    dataset = tf.data.Dataset.range(ENDLESS).map(mapped, AUTOTUNE).batch(4).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(0.004 * 4))
+    numbers = tf.data.Dataset.range(ENDLESS)
+    dataset = numbers.map(mapped, AUTOTUNE).batch(4).prefetch(AUTOTUNE)
+    return Work(model(), dataset, cost=measured(numbers.map(mapped), 4))
 
 
 @planted("python-function-in-map", "numpy_function by batch under AUTOTUNE", "map(")
@@ -112,8 +114,11 @@ def numpy_function_batches() -> Work:
         spin(0.015)
         return x
 
-    dataset = batches().map(lambda x, y: (through_numpy(work, x), y), AUTOTUNE).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(0.015))
+    def mapped(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return through_numpy(work, x), y
+
+    dataset = batches().map(mapped, AUTOTUNE).prefetch(AUTOTUNE)
+    return Work(model(), dataset, cost=measured(batches().map(mapped)))
 
 
 @planted("python-function-in-map", "tokens counted in Python, four calls", "map(")

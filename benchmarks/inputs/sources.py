@@ -9,9 +9,9 @@ from benchmarks.inputs import files
 from benchmarks.inputs.parts import (
     AUTOTUNE,
     Meter,
-    alone,
     burn,
     known,
+    measured,
     model,
     row,
     through_numpy,
@@ -44,7 +44,7 @@ def flat_map_of_remote_files() -> Work:
     names = _shards("flat-map", 16, 16, 1 << 14, 0.015)
     source = tf.data.Dataset.from_tensor_slices(names).repeat().flat_map(tf.data.TFRecordDataset)
     dataset = source.map(files.raw_row, AUTOTUNE).batch(BATCH).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(alone(source.batch(BATCH))))
+    return Work(model(), dataset, cost=measured(source.batch(BATCH)))
 
 
 @planted(
@@ -93,7 +93,7 @@ def small_files_in_a_row() -> Work:
     names = _shards("small-files", 4000, 1, 256)
     source = tf.data.TFRecordDataset(names).repeat()
     dataset = source.batch(256).map(files.raw_rows, AUTOTUNE).prefetch(AUTOTUNE)
-    return Work(model(2), dataset, cost=known(alone(source.batch(256))))
+    return Work(model(2), dataset, cost=measured(source.batch(256)))
 
 
 def _compressed(name: str, compression: str, make: object, size: int, batch: int) -> Work:
@@ -101,7 +101,7 @@ def _compressed(name: str, compression: str, make: object, size: int, batch: int
     path = files.tfrecord(files.place(name) / "records", [make(size, n) for n in range(64)], compression)
     source = tf.data.TFRecordDataset(path, compression_type=compression).repeat()
     dataset = source.map(files.raw_row, AUTOTUNE).batch(batch).prefetch(AUTOTUNE)
-    return Work(model(2), dataset, cost=known(alone(source.batch(batch))))
+    return Work(model(2), dataset, cost=measured(source.batch(batch)))
 
 
 @planted("compressed-source", "GZIP records that hardly shrink", "TFRecord")
@@ -125,7 +125,7 @@ def gzip_table() -> Work:
         file.write(_gzipped(files.noise(width * 256)))
     source = tf.data.FixedLengthRecordDataset(str(path), width, compression_type="GZIP").repeat()
     dataset = source.batch(128).map(files.raw_rows, AUTOTUNE).prefetch(AUTOTUNE)
-    return Work(model(2), dataset, cost=known(alone(source.batch(128))))
+    return Work(model(2), dataset, cost=measured(source.batch(128)))
 
 
 def _gzipped(content: bytes) -> bytes:

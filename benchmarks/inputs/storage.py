@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.inputs import files
-from benchmarks.inputs.parts import AUTOTUNE, FEATURES, alone, known, model
+from benchmarks.inputs.parts import AUTOTUNE, FEATURES, measured, model
 from benchmarks.inputs.pauses import slow_folder
 from benchmarks.inputs.suite import Work, planted
 
@@ -21,7 +21,7 @@ def slow_records() -> Work:
     path = files.tfrecord(folder / "records", [files.noise(READ // 16, n) for n in range(512)])
     source = tf.data.TFRecordDataset(path).repeat()
     dataset = source.map(files.raw_row, AUTOTUNE).batch(16).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(alone(source.batch(16))))
+    return Work(model(), dataset, cost=measured(source.batch(16)))
 
 
 @planted("slow-storage", "one file of fixed records on a slow disk", "FixedLength", needs_pauses=True)
@@ -32,7 +32,7 @@ def slow_fixed_records() -> Work:
     path.write_bytes(files.noise(width * 4096))
     source = tf.data.FixedLengthRecordDataset(str(path), width, buffer_size=READ).repeat()
     dataset = source.batch(64).map(files.raw_rows, AUTOTUNE).prefetch(AUTOTUNE)
-    return Work(model(), dataset, cost=known(alone(source.batch(64))))
+    return Work(model(), dataset, cost=measured(source.batch(64)))
 
 
 @planted("slow-storage", "small files on a slow disk, read in parallel", "map(", needs_pauses=True)

@@ -54,7 +54,7 @@ class Work:
     dataset: Any
     fit_kwargs: dict[str, Any] = field(default_factory=dict)
     cost: Cost | None = None
-    """Asked after the run: seconds of the bottleneck stage for each batch; None where not known."""
+    """Seconds of the bottleneck stage for each batch, asked before and after; None where not known."""
 
     @property
     def kwargs(self) -> dict[str, Any]:

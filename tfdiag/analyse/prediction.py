@@ -10,10 +10,11 @@ one, the prediction's interval is as wide as that miss.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 
-__all__ = ["Feed", "Load", "feed", "step_time", "with_cache", "with_parallel", "with_prefetch"]
+__all__ = ["Feed", "Load", "Pace", "feed", "step_time", "with_cache", "with_parallel", "with_prefetch"]
 
 _COPY_BYTES_PER_S = 3e9
 """Reading a batch from a cache in memory."""
@@ -108,15 +109,28 @@ def _cpu(stage: StageTime) -> float:
     return stage.per_batch_s if stage.cpu_per_batch_s is None else stage.cpu_per_batch_s
 
 
-def step_time(fed: Feed, *, rest_s: float, step_cpu_s: float, cores: float) -> float:
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a step takes, and what it can't be quicker than."""
+
+    seconds: float
+    limit: Literal["the step", "turns", "the cores", "input"]
+    waits_for: str = ""
+    """The part of the input that is the limit, if the input is."""
+
+
+def step_time(fed: Feed, *, rest_s: float, step_cpu_s: float, cores: float) -> Pace:
     """Give the time of a step that gets its batches from this pipeline.
 
     `rest_s` is the step without any wait, `step_cpu_s` its processor time.
     """
-    own = rest_s + fed.in_step.seconds
-    background = max((load.seconds for load in fed.ahead), default=0.0)
-    busy = (fed.cpu_s + step_cpu_s) / cores
-    return max(own, background, busy)
+    slowest = max(fed.ahead, key=lambda load: load.seconds, default=Load("", 0.0))
+    paces = (
+        Pace(rest_s + fed.in_step.seconds, "turns" if fed.in_step.seconds else "the step"),
+        Pace((fed.cpu_s + step_cpu_s) / cores, "the cores"),
+        Pace(slowest.seconds, "input", slowest.what),
+    )
+    return max(paces, key=lambda pace: pace.seconds)
 
 
 def with_parallel(model: PipelineModel, stage: StageTime, threads: float) -> PipelineModel:

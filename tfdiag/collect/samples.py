@@ -44,11 +44,6 @@ _TOGETHER_BYTES = 64 << 20
 _CACHED_LEAST = 4
 _CACHED_MOST = 1024
 _FILL_S = 0.3
-_IDLE_OPS = (
-    "PrefetchDataset", "RepeatDataset", "TakeDataset", "OptionsDataset", "ModelDataset",
-    "AssertCardinalityDataset", "AssertNextDataset",
-)  # fmt: skip
-"""Stages that hand elements on without work of their own."""
 _WORTH = 0.15
 """Of the whole: a function that takes less is not looked at any closer."""
 
@@ -78,7 +73,7 @@ def sample_stages(
     except CannotEdit as error:
         return Samples(missing=str(error))
     run.settle()
-    working = [node for node in graph.nodes if node.op not in _IDLE_OPS]
+    working = [node for node in graph.nodes if not node.idle]
     # The whole tells most, then what lies below it.
     last = working[-1:] if working else []
     for left, node in enumerate([*last, *working[:-1]]):

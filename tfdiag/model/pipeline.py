@@ -65,6 +65,9 @@ class Function:
     """How many operations it has."""
 
 
+_IDLE = frozenset({"AssertCardinality", "AssertNext", "Model", "Options", "Prefetch", "Repeat", "Take"})
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A stage that the caller wrote, from the dataset's graph."""
@@ -99,6 +102,11 @@ class Node:
     """Bytes of one element where its shapes are fully known."""
     opaque: str = ""
     """Why what happens in it can't be seen, empty where it can."""
+
+    @property
+    def idle(self) -> bool:
+        """Say whether it hands elements on without work of its own."""
+        return self.op.removesuffix("Dataset") in _IDLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.analyse.pipeline import PipelineModel
-from tfdiag.analyse.prediction import feed, step_time
+from tfdiag.analyse.prediction import Pace, feed, step_time
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [
@@ -94,33 +94,31 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
         return wait
     mean = analysis.step.mean_s
     rest = mean - wait.value
-    now = _predicted(analysis, analysis.pipeline)
-    then = _predicted(analysis, changed)
+    now = _predicted(analysis, analysis.pipeline).seconds
+    pace = _predicted(analysis, changed)
+    then = pace.seconds
     missed = mean / now if now > 0 else 1.0
     # Within the miss of the rule, and never slower than nothing but waiting less would make it.
     floor = min(rest, _replayed(analysis) or rest)
     after = max(then, floor)
     ends = (after, after * missed, after / _RULE, after * _RULE)
-    told = f"{source}; {_limit_then(analysis, changed)}"
+    told = f"{source}; {_then(pace)}"
     return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), told)
 
 
-def _limit_then(analysis: Analysis, changed: PipelineModel) -> str:
+_THEN = {
+    "the step": "the step then is the limit",
+    "turns": "input and step then take turns",
+    "the cores": "the cores are then the limit",
+}
+
+
+def _then(pace: Pace) -> str:
     """Say what holds up the step once a change is made: fixing one stage lets the next one show."""
-    assert not isinstance(analysis.step, Missing)
-    ends, _ = analysis.between_epochs()
-    fed = feed(changed)
-    own = analysis.step.mean_s - analysis.segment("input_wait") - analysis.contended_s - ends
-    busiest = max(fed.ahead, key=lambda load: load.seconds, default=None)
-    cores = usable_cores(analysis.measurements)
-    if busiest is not None and busiest.seconds > own + fed.in_step.seconds:
-        return f"the step then waits for {busiest.what}"
-    if fed.cpu_s / cores > own:
-        return "the cores are then the limit"
-    return "the step then is the limit" if not fed.in_step.seconds else "input and step then take turns"
+    return _THEN.get(pace.limit, f"the step then waits for {pace.waits_for}")
 
 
-def _predicted(analysis: Analysis, model: PipelineModel) -> float:
+def _predicted(analysis: Analysis, model: PipelineModel) -> Pace:
     assert not isinstance(analysis.step, Missing)
     ends, restart = analysis.between_epochs()
     rest = analysis.step.mean_s - analysis.segment("input_wait") - ends
@@ -140,7 +138,8 @@ def _predicted(analysis: Analysis, model: PipelineModel) -> float:
         alone = feed(analysis.pipeline).cpu_s
         if 0 < alone < analysis.input_alone.cpu_per_batch_s:
             fed = replace(fed, cpu_s=fed.cpu_s * analysis.input_alone.cpu_per_batch_s / alone)
-    return ends + restart + step_time(fed, rest_s=rest, step_cpu_s=cpu, cores=cores)
+    pace = step_time(fed, rest_s=rest, step_cpu_s=cpu, cores=cores)
+    return replace(pace, seconds=ends + restart + pace.seconds)
 
 
 def _replayed(analysis: Analysis) -> float | None:
@@ -173,6 +172,6 @@ def hidden_by(analysis: Analysis, changed: PipelineModel) -> float:
     if isinstance(analysis.step, Missing) or isinstance(analysis.pipeline, Missing):
         return 0.0
     rest = analysis.step.mean_s - analysis.segment("input_wait")
-    now = _predicted(analysis, analysis.pipeline)
-    then = _predicted(analysis, changed)
+    now = _predicted(analysis, analysis.pipeline).seconds
+    then = _predicted(analysis, changed).seconds
     return min(1.0, max(0.0, (now - then) / (now - rest))) if now > rest else 0.0

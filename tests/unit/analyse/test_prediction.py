@@ -35,15 +35,19 @@ def test_without_anything_ahead_the_step_does_it_all():
     """Input and step alternate, and the step's time is their sum."""
     fed = feed(model(SOURCE, MAP, BATCH))
     assert fed.in_step.seconds == pytest.approx(11.5 * MS)
-    assert step_time(fed, rest_s=5 * MS, step_cpu_s=5 * MS, cores=8) == pytest.approx(16.5 * MS)
+    pace = step_time(fed, rest_s=5 * MS, step_cpu_s=5 * MS, cores=8)
+    assert (pace.limit, pace.seconds) == ("turns", pytest.approx(16.5 * MS))
 
 
 def test_a_prefetch_lets_them_overlap():
     """The longer of the two is what a step takes."""
     fed = feed(with_prefetch(model(SOURCE, MAP, BATCH)))
     assert fed.in_step.seconds == 0
-    assert step_time(fed, rest_s=5 * MS, step_cpu_s=5 * MS, cores=8) == pytest.approx(11.5 * MS)
-    assert step_time(fed, rest_s=50 * MS, step_cpu_s=5 * MS, cores=8) == pytest.approx(50 * MS)
+    pace = step_time(fed, rest_s=5 * MS, step_cpu_s=5 * MS, cores=8)
+    assert (pace.limit, pace.seconds) == ("input", pytest.approx(11.5 * MS))
+    assert pace.waits_for == "map(decode)"
+    slow = step_time(fed, rest_s=50 * MS, step_cpu_s=5 * MS, cores=8)
+    assert (slow.limit, slow.seconds) == ("the step", pytest.approx(50 * MS))
 
 
 def test_a_parallel_map_moves_the_bottleneck():
@@ -68,7 +72,9 @@ def test_cores_bound_what_threads_can_do():
     """More threads than cores don't compute more."""
     made = with_prefetch(model(SOURCE, MAP, BATCH))
     fed = feed(with_parallel(made, made.stages[1], 100))
-    assert step_time(fed, rest_s=1 * MS, step_cpu_s=1 * MS, cores=2) == pytest.approx((9 + 1) / 2 * MS)
+    assert step_time(fed, rest_s=1 * MS, step_cpu_s=1 * MS, cores=2).seconds == pytest.approx(
+        (9 + 1) / 2 * MS
+    )
 
 
 def test_a_cache_spares_everything_below_it():

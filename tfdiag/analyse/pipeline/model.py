@@ -40,7 +40,6 @@ class StageTime:
     asynchronous: bool = False
     """It works ahead of whoever reads from it."""
     tunable: bool = False
-    buffered: float = 0.0
     node: Node | None = None
     sampled: bool = False
     timed: bool = True

@@ -54,7 +54,6 @@ def from_runtime(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...
                 element_bytes=_element_bytes(stage),
                 asynchronous=works_ahead(stage.name),
                 tunable=is_tunable(stage),
-                buffered=stage.buffered,
                 node=node,
                 advancing=is_advancing(stage, before),
             )

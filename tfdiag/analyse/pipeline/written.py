@@ -41,7 +41,7 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
         times = _own(node, prefix, per_batch)
         whole_s = times.value if times is not None else 0.0
         seconds = 0.0
-        if times is None and stage is not None and node.id not in spared and not _idle(node):
+        if times is None and stage is not None and node.id not in spared and not node.idle:
             # Not sampled, or not what it reads from: then the runtime's own clock is what there is.
             seconds = processing(stage, before) / elements_of(stage, before) * per_batch[node.id]
         if node.id in spared and times is not None:
@@ -73,10 +73,9 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
                 element_bytes=_sample_bytes(pipeline.samples, node),
                 asynchronous=works_ahead(stage.name if stage is not None else node.op),
                 tunable=is_tunable(stage) if stage is not None else node.parallelism == -1,
-                buffered=stage.buffered if stage is not None else 0.0,
                 node=node,
                 sampled=times is not None,
-                timed=times is not None or stage is not None or node.id in spared or _idle(node),
+                timed=times is not None or stage is not None or node.id in spared or node.idle,
                 locked=locked,
                 batched_s=fast,
                 batched_exact=node.id not in batched or batched[node.id].exact,
@@ -121,13 +120,9 @@ def _prefixes(pipeline: Pipeline) -> dict[int, _Cost]:
     """Give the cost of an element of each node with all that lies below it; idle nodes cost nothing."""
     known = {s.node: _each(s) for s in pipeline.samples if s.kind == "prefix"}
     for node in pipeline.graph:
-        if node.id not in known and len(node.inputs) == 1 and node.inputs[0] in known and _idle(node):
+        if node.id not in known and len(node.inputs) == 1 and node.inputs[0] in known and node.idle:
             known[node.id] = known[node.inputs[0]]
     return known
-
-
-def _idle(node: Node) -> bool:
-    return base_of(node.op) in ("Prefetch", "Repeat", "Take", "Options", "AssertCardinality")
 
 
 def _own(node: Node, prefix: dict[int, _Cost], per_batch: dict[int, float]) -> _Cost | None:
@@ -202,7 +197,6 @@ def _with_injected(
                     inputs=(len(found) - 1,),
                     asynchronous=True,
                     tunable=True,
-                    buffered=stage.buffered,
                 )
             )
     return tuple(found)

@@ -48,6 +48,13 @@ def run(analysis: Analysis) -> Iterator[Result]:
     else:
         where = found.stage.label
         evidence.append(facts.stage_evidence(found.stage))
+        if (found.stage.locked or 0.0) >= stages.LOCKED:
+            evidence.extend(stages.locked_evidence(found.stage, below=False))
+            notes.append(f"More threads for {where} hardly help: only one at a time gets on with it")
+        overhead = stages.overhead_part(found.model, found.stage)
+        if overhead:
+            calling = Quantity(overhead, "share", source="an empty function, for each of its calls")
+            evidence.append(Evidence(f"part of {where} that is being called", calling))
         if found.stage.waiting is not None:
             works = Quantity(1 - found.stage.waiting, "share", source="processor time over time")
             evidence.append(Evidence(f"part of its time in which a processor works for {where}", works))

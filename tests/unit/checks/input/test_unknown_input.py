@@ -12,7 +12,7 @@ from tfdiag.analyse.analysis import Analysis
 from tfdiag.checks import registry
 from tfdiag.checks.input.unknown_input import CHECK
 from tfdiag.checks.registry import Check, Result, Undecided
-from tfdiag.model.pipeline import Pipeline
+from tfdiag.model.pipeline import Function, Pipeline
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Finding
 
@@ -90,6 +90,17 @@ def test_shows_what_was_measured():
     assert found.finding.where == "odd(…)"
     assert found.suggestions == ()
     assert CHECK.rank == 2
+
+
+@pytest.mark.parametrize(("parallel", "says"), [(1.05, True), (1.9, False)])
+def test_says_when_more_threads_hardly_help(checks: Callable[..., None], parallel: float, says: bool):
+    """It was sampled, and spares the reader the first thing that they would try."""
+    checks()
+    part = Part("Map", "map(f)", 40 * MS, node={"function": Function(name="f")}, parallel=parallel)
+    found = only(CHECK, **with_wait(0.4), pipeline=sampled(part, Part("Prefetch", "prefetch(2)")))
+    assert ("More threads for map(f) hardly help" in found.finding.detail) is says
+    shown = [one.name for one in found.finding.evidence]
+    assert ("part of map(f) that only one thread at a time can do" in shown) is says
 
 
 @pytest.mark.parametrize("of", [Missing("gone"), Pipeline(missing="gone")])
