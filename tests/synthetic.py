@@ -334,6 +334,8 @@ class Part:
     """Speed-up of the function on two threads, where that was sampled."""
     batched_s: float | None = None
     """What an element costs where the function works on whole batches."""
+    streams: tuple[int, float] | None = None
+    """How many of its files were read at a time, and the speed-up."""
 
 
 def sampled(
@@ -358,11 +360,14 @@ def sampled(
         nodes.append(Node(index, f"{part.op}Dataset", part.label, inputs, **part.node))
         samples.append(_sample("prefix", index, each, cpu, bytes_each))
         if part.parallel is not None:
-            samples.append(
-                _sample("parallel", index, below * taken + part.each_s / part.parallel, cpu, bytes_each)
-            )
+            each_on_both = max(below * taken, part.each_s / part.parallel)  # the source works beside it
+            samples.append(_sample("parallel", index, each_on_both, cpu, bytes_each, threads=2))
         if part.batched_s is not None:
             samples.append(_sample("batched", index, below + part.batched_s, cpu, bytes_each))
+        if part.streams is not None:
+            count, faster = part.streams
+            several = below * taken + part.each_s / faster
+            samples.append(_sample("interleaved", index, several, cpu, bytes_each, threads=count))
         below, below_cpu = each, cpu
     return Pipeline(
         **{
@@ -378,5 +383,6 @@ def sampled(
     )
 
 
-def _sample(kind: Any, node: int, each: float, cpu: float, bytes_each: float) -> Sample:
-    return Sample(kind, node, 100, (10 * each,) * 10, 100 * cpu, each, Quantity(bytes_each, "B"))
+def _sample(kind: Any, node: int, each: float, cpu: float, bytes_each: float, *, threads: int = 1) -> Sample:
+    wall = (10 * each,) * 10
+    return Sample(kind, node, 100, wall, 100 * cpu, each, Quantity(bytes_each, "B"), threads)

@@ -14,7 +14,17 @@ from typing import Literal
 
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 
-__all__ = ["Feed", "Load", "Pace", "feed", "step_time", "with_cache", "with_parallel", "with_prefetch"]
+__all__ = [
+    "Feed",
+    "Load",
+    "Pace",
+    "feed",
+    "step_time",
+    "with_cache",
+    "with_interleave",
+    "with_parallel",
+    "with_prefetch",
+]
 
 _COPY_BYTES_PER_S = 3e9
 """Reading a batch from a cache in memory."""
@@ -42,6 +52,14 @@ class Feed:
     cpu_s: float
     """Processor time of all stages."""
 
+    def scaled(self, factor: float) -> Feed:
+        """Give the same where everything takes so much longer."""
+        return Feed(
+            tuple(replace(load, seconds=load.seconds * factor) for load in self.ahead),
+            replace(self.in_step, seconds=self.in_step.seconds * factor),
+            self.cpu_s * factor,
+        )
+
     @property
     def alone_s(self) -> float:
         """Give the time for a batch without the step, on cores without limit."""
@@ -68,7 +86,7 @@ def feed(model: PipelineModel) -> Feed:
     if locked > 0:
         users = tuple(stage for stage in model.stages if _locked_s(stage) > 0)
         ahead.append(Load("the interpreter's lock", locked, users))
-    return Feed(tuple(ahead), _load(in_step, "the step's own thread"), sum(_cpu(s) for s in model.stages))
+    return Feed(tuple(ahead), _load(in_step, "the step's own thread"), sum(s.cpu_s for s in model.stages))
 
 
 def _walk(model: PipelineModel, position: int, thread: list[StageTime], ahead: list[Load]) -> None:
@@ -76,9 +94,8 @@ def _walk(model: PipelineModel, position: int, thread: list[StageTime], ahead: l
     stage = model.stages[position]
     below = thread
     if stage.asynchronous:
-        threads = max(1.0, stage.parallelism)
         if stage.per_batch_s > 0:
-            ahead.append(Load(stage.label, _shared(stage, threads), (stage,)))
+            ahead.append(Load(stage.label, stage.shared_s, (stage,)))
         below = []
     else:
         thread.append(stage)
@@ -94,19 +111,9 @@ def _load(stages: list[StageTime], what: str = "") -> Load:
     return Load(what or (most.label if most is not None else "nothing"), seconds, tuple(stages))
 
 
-def _shared(stage: StageTime, threads: float) -> float:
-    """Give the time of a function for a batch on several threads; what is locked is not shared."""
-    locked = stage.locked or 0.0
-    return stage.per_batch_s * (locked + (1 - locked) / threads)
-
-
 def _locked_s(stage: StageTime) -> float:
     python = stage.function is not None and stage.function.python
     return (stage.locked or 0.0) * stage.per_batch_s if python and stage.asynchronous else 0.0
-
-
-def _cpu(stage: StageTime) -> float:
-    return stage.per_batch_s if stage.cpu_per_batch_s is None else stage.cpu_per_batch_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,15 @@ def step_time(fed: Feed, *, rest_s: float, step_cpu_s: float, cores: float) -> P
 def with_parallel(model: PipelineModel, stage: StageTime, threads: float) -> PipelineModel:
     """Let a stage's function run on several threads."""
     return model.changed(stage, parallelism=threads, asynchronous=True, serial=False)
+
+
+def with_interleave(model: PipelineModel, stage: StageTime) -> PipelineModel:
+    """Let a stage read several of its files at a time, as it was sampled."""
+    assert stage.interleaved is not None
+    threads = stage.interleaved.threads
+    return model.changed(
+        stage, parallelism=threads, asynchronous=True, serial=False, spread=stage.interleaved
+    )
 
 
 def with_prefetch(model: PipelineModel) -> PipelineModel:

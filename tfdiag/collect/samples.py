@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tfdiag.compat import tensorflow
+from tfdiag.compat import stderr, tensorflow
 from tfdiag.compat.tfdata import same_content, same_values
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph
-from tfdiag.model.pipeline import Node, Sample
+from tfdiag.model.pipeline import Node, Sample, streams
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Samples", "call_overhead", "sample_stages"]
@@ -31,10 +31,12 @@ _SAMPLE_LEAST_S = 0.08
 _SHARE = 0.5
 """Of the time for a stage: the rest goes into building it and into its first elements."""
 _CLOSER_S = 1.0
+_CLOSER_STAGES = 3
 _WINDOW_S = 0.02
 _TOO_LONG = 3.0
 _SETTLE_S = 0.02
 _SETTLE_LOOKS = 40
+_WINDOW_MOST = 4096
 _HELD_BYTES = 16 << 20
 """Of the caller's data, at most, in one window."""
 _CACHED_BYTES = 32 << 20
@@ -95,30 +97,74 @@ def sample_stages(
                     spread = serial.parallel(node.id, calls=cores, deterministic=False)
             except CannotEdit:
                 continue
-            _add(found, "parallel", spread, node, run)
+            _add(found, "parallel", spread, node, run, threads=cores)
         batch = _batched_by(graph, node)
         if batch is not None and not run.over():
             _add_batched(found, serial, node, batch, run)
+    _add_interleaved(found, serial, working, cores, run)
     _look_closer(found, serial, working, run)
     return found
 
 
-def _look_closer(found: Samples, serial: DatasetGraph, working: Sequence[Node], run: _Runner) -> None:
-    """Spend what time is left on the stage that costs most, for its cost decides what is said."""
-    left = run.until - run.clock()
+def _add_interleaved(
+    found: Samples, serial: DatasetGraph, working: Sequence[Node], cores: int, run: _Runner
+) -> None:
+    """Read several files at a time where that costs most: whether storage stands it is seen only so."""
     top = next(iter(_ranked(working, found.samples)), None)
-    if top is None or left < _SAMPLE_LEAST_S or run.over():
+    alone = next((s for s in found.samples if top is not None and s.node == top.id), None)
+    if top is None or alone is None or run.over():
         return
-    run.sample_s = min(_CLOSER_S, _SHARE * left)
-    again = Samples()
-    _add(again, "prefix", serial, top, run)
-    for sample in again.samples:
-        at = next(i for i, old in enumerate(found.samples) if old.node == top.id and old.kind == "prefix")
-        if sample.elements > found.samples[at].elements:
-            found.samples[at] = sample
+    waiting = max(0.0, 1 - alone.cpu_s / max(1e-9, sum(alone.wall_s)))
+    count = streams(_files(serial, top), waiting, cores)
+    if count < 2 or not _fits(found.samples, top, count):
+        return
+    try:
+        several = serial.interleave(top.id, cycle=count, calls=count).with_options(threads=count)
+    except CannotEdit:
+        return  # it makes no datasets
+    _add(found, "interleaved", several, top, run, threads=count)
 
 
-def _add(found: Samples, kind: Any, graph: DatasetGraph, node: Node, run: _Runner) -> None:
+def _files(graph: DatasetGraph, node: Node) -> int | None:
+    """Give how many files or datasets a node reads in a pass, None where that is not known."""
+    if node.files is not None:
+        return node.files[0]
+    below = next((other for other in graph.nodes if node.inputs == (other.id,)), None)
+    return below.cardinality if below is not None and (below.cardinality or 0) > 0 else None
+
+
+def _look_closer(found: Samples, serial: DatasetGraph, working: Sequence[Node], run: _Runner) -> None:
+    """Spend what time is left on the stages that cost most, for their costs decide what is said.
+
+    A machine has slow seconds: of two looks at a stage that computes, the quicker one is the truer.
+    """
+    costly = _ranked(working, found.samples)[:_CLOSER_STAGES]
+    for left, node in zip(range(len(costly), 0, -1), costly, strict=True):
+        remaining = run.until - run.clock()
+        if run.over() or remaining < left * _SAMPLE_LEAST_S:
+            return
+        run.sample_s = min(_CLOSER_S / len(costly), _SHARE * remaining / left)
+        again = Samples()
+        _add(again, "prefix", serial, node, run)
+        for sample in again.samples:
+            at = [(old.node, old.kind) for old in found.samples].index((node.id, "prefix"))
+            if _truer(sample, found.samples[at]):
+                found.samples[at] = sample
+
+
+def _truer(sample: Sample, than: Sample) -> bool:
+    if sample.cpu_s < 0.5 * sum(sample.wall_s):  # it waits, now and then: the longer look says more
+        return sample.elements > than.elements
+    return _per_element(sample) < _per_element(than)
+
+
+def _per_element(sample: Sample) -> float:
+    return float(np.median(sample.wall_s)) * len(sample.wall_s) / sample.elements
+
+
+def _add(
+    found: Samples, kind: Any, graph: DatasetGraph, node: Node, run: _Runner, *, threads: int = 1
+) -> None:
     try:
         sample = run.sample(kind, graph.cut(node.id), node)
     except CannotEdit as error:
@@ -128,7 +174,7 @@ def _add(found: Samples, kind: Any, graph: DatasetGraph, node: Node, run: _Runne
         found.missing = found.missing or f"{node.label} can't be run alone: {str(error).splitlines()[0]}"
         return
     if sample is not None:
-        found.samples.append(sample)
+        found.samples.append(replace(sample, threads=threads))
 
 
 def _add_batched(found: Samples, serial: DatasetGraph, node: Node, batch: Node, run: _Runner) -> None:
@@ -161,7 +207,7 @@ def _costly(working: Sequence[Node], samples: list[Sample]) -> list[Node]:
 def _ranked(working: Sequence[Node], samples: list[Sample]) -> list[Node]:
     """Give the nodes that take a good part of the pipeline's time by themselves, the costliest first."""
     alone = [sample for sample in samples if sample.kind == "prefix"]
-    per_element = {s.node: float(np.median(s.wall_s)) * len(s.wall_s) / s.elements for s in alone}
+    per_element = {s.node: _per_element(s) for s in alone}
     own = {}
     for node in working:
         if node.id not in per_element:
@@ -255,10 +301,15 @@ class _Runner:
 
     def first(self, graph: DatasetGraph) -> Any:
         """Give the first element, flat."""
-        return next(iter(_quiet(graph).build(shapeless=True)))
+        with stderr.without(stderr.PROBING):
+            return next(iter(_quiet(graph).build(shapeless=True)))
 
     def sample(self, kind: Any, graph: DatasetGraph, node: Node, *, per_element: int = 1) -> Sample | None:
         """Time equal parts of what comes out of a pipeline, in windows so that Python's share is small."""
+        with stderr.without(stderr.PROBING):
+            return self._sample(kind, graph, node, per_element)
+
+    def _sample(self, kind: Any, graph: DatasetGraph, node: Node, per_element: int) -> Sample | None:
         room = self.room(graph)
         least = min(_CACHED_LEAST, room)
         begin = self.clock()
@@ -280,13 +331,14 @@ class _Runner:
             extra += 1
         each = (self.clock() - begin) / extra if extra else first_s
         del probe
-        window = int(max(1, min(_HELD_BYTES // size, _WINDOW_S / max(each, 1e-7), 4096)))
+        most = max(1, min(_HELD_BYTES // size, _WINDOW_MOST))
+        window = int(max(1, min(most, _WINDOW_S / max(each, 1e-7))))
         # As many as fill a cache in no time, and no more than may be held.
         quick = _FILL_S / max(each, first_s / least, 1e-7)
         cached = int(max(least, min(_CACHED_MOST, room, quick)))
         endless = _quiet(graph.full_caches(cached).forever())
         fill = cached if any("Cache" in each.op for each in graph.nodes) else 1
-        window, iterator = self._warmed(endless, window, fill)
+        window, iterator = self._warmed(endless, window, most, fill)
         walls: list[float] = []
         processor = time.process_time()
         end = self.clock() + self.sample_s
@@ -310,8 +362,12 @@ class _Runner:
             bytes=Quantity(float(size) / per_element, "B", source="the first element"),
         )
 
-    def _warmed(self, graph: DatasetGraph, window: int, fill: int) -> tuple[int, Any]:
-        """Begin to iterate in windows, smaller ones where the first elements were quicker than the others."""
+    def _warmed(self, graph: DatasetGraph, window: int, most: int, fill: int) -> tuple[int, Any]:
+        """Begin to iterate in windows of a good length.
+
+        Smaller ones where the first elements were quicker than the others, larger ones where what is quick
+        took long one by one, because each way through Python takes longer than an element.
+        """
         while True:
             iterator = iter(graph.windowed(window).build())
             begin = self.clock()
@@ -320,9 +376,13 @@ class _Runner:
                 if self.over():
                     return window, iterator
             took = (self.clock() - begin) / (fill // window + 1)
-            if window == 1 or took <= _TOO_LONG * _WINDOW_S:
+            if window > 1 and took > _TOO_LONG * _WINDOW_S:
+                most = max(1, int(window * _WINDOW_S / took))
+                window = most
+            elif window < most and took < _WINDOW_S / _TOO_LONG:
+                window = min(most, int(window * max(2.0, _WINDOW_S / max(took, 1e-7))))
+            else:
                 return window, iterator
-            window = max(1, int(window * _WINDOW_S / took))
 
 
 def _quiet(graph: DatasetGraph) -> DatasetGraph:

@@ -10,16 +10,13 @@ dispatch is estimated.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from tfdiag.compat import stderr
 from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.model.quantity import Missing
 
@@ -44,7 +41,7 @@ class Tracer:
             options = tf.profiler.experimental.ProfilerOptions(
                 host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=0
             )
-            with _without_chatter():
+            with stderr.without(stderr.PROFILER):
                 tf.profiler.experimental.start(str(self._folder), options=options)
         except (tf.errors.OpError, AttributeError, TypeError) as error:
             return Missing(f"the profiler can't be started: {error}")
@@ -58,7 +55,7 @@ class Tracer:
         self.running = False
         tf = tensorflow()
         try:
-            with _without_chatter():
+            with stderr.without(stderr.PROFILER):
                 tf.profiler.experimental.stop()
         except tf.errors.OpError as error:
             return Missing(f"the profiler could not be stopped: {error}")
@@ -66,30 +63,6 @@ class Tracer:
             return _read(self._folder)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-_CHATTER = (b" session_manager.cc:", b" profiler_session.cc:", b" save_profile.cc:")
-
-
-@contextlib.contextmanager
-def _without_chatter() -> Iterator[None]:
-    """Keep the profiler's own notes from the caller's stderr; whatever else is written goes there after."""
-    try:
-        real = os.dup(2)
-    except OSError:  # a process without stderr
-        yield
-        return
-    with tempfile.TemporaryFile() as aside:
-        os.dup2(aside.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(real, 2)
-            aside.seek(0)
-            for line in aside:
-                if not any(name in line for name in _CHATTER):
-                    os.write(real, line)
-            os.close(real)
 
 
 def _read(folder: Path) -> float | Missing:

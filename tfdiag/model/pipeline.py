@@ -12,7 +12,21 @@ from typing import Literal
 
 from tfdiag.model.quantity import Maybe, Missing
 
-__all__ = ["Edit", "Function", "Node", "Options", "Pipeline", "PyInput", "Sample", "Stage", "StageParameter"]
+__all__ = [
+    "MOST_STREAMS", "Edit", "Function", "Node", "Options", "Pipeline", "PyInput", "Sample", "Stage",
+    "StageParameter", "streams",
+]  # fmt: skip
+
+MOST_STREAMS = 16
+"""More files than this are not read at a time."""
+_WAITS = 0.3
+"""Reading that waits less than this part of its time computes, and gains by cores only."""
+
+
+def streams(files: int | None, waiting: float | None, cores: float) -> int:
+    """Give how many of so many files to read at a time; None stands for what is not known."""
+    most = MOST_STREAMS if waiting is None or waiting >= _WAITS else max(2, round(cores))
+    return most if files is None else max(1, min(files, most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +142,10 @@ class Sample:
     `prefix`: everything up to and with a node, on one thread with nothing working ahead; caches are full.
     `parallel`: the same with that node's function on all cores.
     `batched`: the node's function applied to whole batches, where it takes them and gives the same values.
+    `interleaved`: several of the files or datasets that the node reads, at a time.
     """
 
-    kind: Literal["prefix", "parallel", "batched"]
+    kind: Literal["prefix", "parallel", "batched", "interleaved"]
     node: int
     """The node of the graph at whose output it was measured."""
     elements: int
@@ -143,6 +158,8 @@ class Sample:
     """Time to the first element."""
     bytes: Maybe = Missing("not measured")
     """Bytes of one element."""
+    threads: int = 1
+    """How many worked on it."""
     exact: bool = True
     """`batched` gave the same; False where it gave the same values in another layout."""
 

@@ -25,6 +25,9 @@ def predict(
     if stage.batched_s is not None:
         factor = stage.batched_s / stage.per_batch_s if stage.per_batch_s > 0 else 1.0
         cpu = None if stage.cpu_per_batch_s is None else stage.cpu_per_batch_s * factor
+        batch = _batch_after(model, stage)
+        if batch is not None:  # what batching costs is in the time of the function on whole batches
+            model = model.changed(batch, per_batch_s=0.0, cpu_per_batch_s=0.0)
         changed = model.changed(stage, per_batch_s=stage.batched_s, cpu_per_batch_s=cpu, calls_per_batch=1.0)
         return gain_of(analysis, changed, "the function's own time on whole batches")
     if model.overhead_s is None:

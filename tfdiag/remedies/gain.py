@@ -7,13 +7,19 @@ from dataclasses import replace
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.analyse.pipeline import PipelineModel
-from tfdiag.analyse.prediction import Pace, feed, step_time
+from tfdiag.analyse.prediction import Feed, Pace, feed, step_time
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [
     "computing_share", "gain_of", "gain_with_input_at", "gain_without", "hidden_by", "spanning", "speedup",
 ]  # fmt: skip
 
+_ENDS_STAY = 0.25
+"""Of an epoch's end, where its input does not work any more: what was in flight there is not waited for."""
+_SURELY_WAITS = 0.2
+"""From this share of the step on its wait shows how long a batch takes."""
+_SLOWEST = 3.0
+"""A larger miss than this is no matter of speed: something is not in the model."""
 _RULE = 1.1
 """How far the rule may be off where it fits the job as it is."""
 
@@ -54,23 +60,28 @@ def gain_without(
 
 
 def gain_with_input_at(
-    analysis: Analysis, input_s: float, spread: float, source: str, *, best_s: float | None = None
+    analysis: Analysis,
+    input_s: float,
+    spread: float,
+    source: str,
+    *,
+    best_s: float | None = None,
+    elsewhere: bool = False,
 ) -> Maybe:
     """Give the speed-up when the input needs `input_s` a batch and works ahead of the step.
 
     The step then takes whatever is longer, and no less than the processor time of both on the cores.
-    `spread` is how much slower the input may turn out, as a factor, `best_s` how fast at best.
+    `spread` is how much slower the input may turn out, as a factor, `best_s` how fast at best. `elsewhere`:
+    in other processes, so that it no longer holds the step up by the interpreter's lock.
     """
     if isinstance(analysis.step, Missing):
         return analysis.step
     wait = analysis.segment("input_wait")
     ends, restart = analysis.between_epochs()
-    rest = analysis.step.mean_s - wait - ends
+    rest = analysis.step.mean_s - wait - ends - (analysis.contended_s if elsewhere else 0.0)
     floor = rest
     if not isinstance(analysis.input_alone, Missing) and not isinstance(analysis.replay, Missing):
-        live = analysis.measurements.live
-        per_call = 1.0 if isinstance(live, Missing) else 1.0 / live.steps_per_call
-        busy = analysis.input_alone.cpu_per_batch_s + analysis.replay.cpu_per_call_s * per_call
+        busy = analysis.input_alone.cpu_per_batch_s + _step_cpu(analysis, rest)
         floor = max(rest, busy / usable_cores(analysis.measurements))
     outside = ends + restart
     after = min(outside + max(floor, input_s), analysis.step.mean_s)
@@ -96,12 +107,13 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
     rest = mean - wait.value
     now = _predicted(analysis, analysis.pipeline).seconds
     pace = _predicted(analysis, changed)
-    then = pace.seconds
     missed = mean / now if now > 0 else 1.0
     # Within the miss of the rule, and never slower than nothing but waiting less would make it.
     floor = min(rest, _replayed(analysis) or rest)
-    after = max(then, floor)
-    ends = (after, after * missed, after / _RULE, after * _RULE)
+    after = max(pace.seconds, floor)
+    sampled = max(_predicted(analysis, changed, as_sampled=True).seconds, floor)
+    others = [max(_predicted(analysis, changed, ends_stay=part).seconds, floor) for part in (0.0, 1.0)]
+    ends = (after, after * missed, sampled, *others, after / _RULE, after * _RULE)
     told = f"{source}; {_then(pace)}"
     return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), told)
 
@@ -118,28 +130,72 @@ def _then(pace: Pace) -> str:
     return _THEN.get(pace.limit, f"the step then waits for {pace.waits_for}")
 
 
-def _predicted(analysis: Analysis, model: PipelineModel) -> Pace:
+def _predicted(
+    analysis: Analysis, model: PipelineModel, *, as_sampled: bool = False, ends_stay: float = _ENDS_STAY
+) -> Pace:
+    """Predict the step with a pipeline, its costs as they were in the live run or as they were sampled.
+
+    `ends_stay` is the part of an epoch's end that has nothing to do with how much the input works. It can't
+    be told apart from the rest, in which what is in flight is waited for.
+    """
     assert not isinstance(analysis.step, Missing)
     ends, restart = analysis.between_epochs()
+    between = ends + restart
     rest = analysis.step.mean_s - analysis.segment("input_wait") - ends
     fed = feed(model)
-    if analysis.contended_s and not isinstance(analysis.pipeline, Missing):
-        # An input that works less takes less from the step.
-        works = feed(analysis.pipeline).cpu_s
-        left = min(1.0, fed.cpu_s / works) if works > 0 else 1.0
-        rest -= analysis.contended_s * (1 - left)
-    cpu = 0.0
-    if not isinstance(analysis.replay, Missing):
-        live = analysis.measurements.live
-        cpu = analysis.replay.cpu_per_call_s / (1 if isinstance(live, Missing) else live.steps_per_call)
+    if not isinstance(analysis.pipeline, Missing):
+        now = feed(analysis.pipeline)
+        # What the step takes longer than its replay without any input goes with the input's work,
+        rest -= analysis.segment("unexplained") * (1 - _ratio(fed.cpu_s, now.cpu_s))
+        # and the first batch of an epoch, ahead of which nothing works, comes as much sooner.
+        restart *= _ratio(fed.alone_s, now.alone_s)
+        ends *= ends_stay + (1 - ends_stay) * _ratio(fed.cpu_s, now.cpu_s)
+        if not as_sampled:
+            fed = fed.scaled(_slower(analysis, now, between))
     cores = usable_cores(analysis.measurements)
-    if not isinstance(analysis.input_alone, Missing) and not isinstance(analysis.pipeline, Missing):
-        # On several threads the same work takes more of a processor than alone on one: cores share parts.
-        alone = feed(analysis.pipeline).cpu_s
-        if 0 < alone < analysis.input_alone.cpu_per_batch_s:
-            fed = replace(fed, cpu_s=fed.cpu_s * analysis.input_alone.cpu_per_batch_s / alone)
-    pace = step_time(fed, rest_s=rest, step_cpu_s=cpu, cores=cores)
+    pace = step_time(fed, rest_s=rest, step_cpu_s=_step_cpu(analysis, rest), cores=cores)
     return replace(pace, seconds=ends + restart + pace.seconds)
+
+
+def _slower(analysis: Analysis, now: Feed, between: float) -> float:
+    """Give how much slower the input is in the live run than its stages are alone.
+
+    A step that waits shows what a batch takes: all of the step where the input works ahead, else the wait.
+    """
+    assert not isinstance(analysis.step, Missing)
+    wait = analysis.segment("input_wait")
+    if not analysis.crosses(wait / analysis.step.mean_s, _SURELY_WAITS):
+        return 1.0
+    ahead = max((load.seconds for load in now.ahead), default=0.0)
+    if ahead > now.in_step.seconds:
+        seen, alone = analysis.step.mean_s - between, ahead
+    else:
+        seen, alone = wait, now.in_step.seconds
+    return min(_SLOWEST, max(1 / _SLOWEST, seen / alone)) if alone > 0 else 1.0
+
+
+def _ratio(then: float, now: float) -> float:
+    """Give what is left of something, at most all of it."""
+    return min(1.0, then / now) if now > 0 else 1.0
+
+
+def _step_cpu(analysis: Analysis, rest: float) -> float:
+    """Give the processor time that a step needs.
+
+    Its threads spin while they have nothing to do, so that what the process used is the most; the least is
+    one core for as long as the step works. Beside an input that works all the time, it had what was left.
+    """
+    if isinstance(analysis.replay, Missing) or isinstance(analysis.step, Missing):
+        return 0.0
+    live = analysis.measurements.live
+    used = analysis.replay.cpu_per_call_s / (1 if isinstance(live, Missing) else live.steps_per_call)
+    least = min(used, rest)
+    if not isinstance(analysis.pipeline, Missing):
+        now = feed(analysis.pipeline)
+        beside = min(1.0, max((load.seconds for load in now.ahead), default=0.0) / analysis.step.mean_s)
+        left = usable_cores(analysis.measurements) - beside
+        used = min(used, max(least, rest * left))
+    return (least + used) / 2
 
 
 def _replayed(analysis: Analysis) -> float | None:

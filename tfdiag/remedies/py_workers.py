@@ -82,6 +82,7 @@ def _predicted(analysis: Analysis, source: PyInput, cores: float) -> Maybe:
         cost.then_s(cores),
         _SPREAD,
         f"the time of __getitem__ on {_count(cores)} {how}",
+        elsewhere=how == "processes",
     )
 
 

@@ -6,18 +6,22 @@ from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.analyse.order import inner_datasets, kind
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
-from tfdiag.analyse.prediction import with_parallel
-from tfdiag.model.pipeline import Edit
-from tfdiag.model.quantity import Maybe, Quantity
+from tfdiag.analyse.prediction import with_interleave, with_parallel
+from tfdiag.model import pipeline
+from tfdiag.model.pipeline import MOST_STREAMS, Edit
+from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Suggestion
+from tfdiag.remedies.gain import gain_of
 from tfdiag.remedies.pipeline_code import diff, written
 from tfdiag.remedies.sparing import gain_of_sparing
 
-__all__ = ["MOST_STREAMS", "predict", "streams_of", "suggest_interleave", "suggest_parallel_reads"]
+__all__ = [
+    "helps", "predict", "streams_of", "suggest_fewer_files", "suggest_interleave", "suggest_parallel_reads",
+]  # fmt: skip
 
-MOST_STREAMS = 16
-"""More files than this are not read at a time."""
 _READS_PER_CORE = 4
+_HELPS = 0.9
+"""Above this part of its time a stage that reads several files at a time is no faster."""
 _PESSIMIST = 4
 """Storage that is near its limit lets only a part of the streams be read at a time."""
 
@@ -34,15 +38,19 @@ def streams_of(model: PipelineModel, stage: StageTime) -> int:
     AUTOTUNE gives it no more threads than there are cores, waiting or not: on two cores, 16 files of waits
     were read 1.0 times as fast with neither number, 1.8 with the cycle, and 15.9 with both (TensorFlow 2.21).
     """
-    files = inner_datasets(model, stage)
-    return MOST_STREAMS if files is None else max(1, min(files, MOST_STREAMS))
+    if stage.interleaved is not None:
+        return int(stage.interleaved.threads)
+    return pipeline.streams(inner_datasets(model, stage), stage.waiting, model.cores)
 
 
 def predict(analysis: Analysis, model: PipelineModel, stage: StageTime, streams: float, source: str) -> Maybe:
     """Predict the step when a stage reads several streams: its waits overlap, its computing needs cores.
 
-    How much of it storage stands is not known, so the prediction reaches down to a part of the streams.
+    How much of it storage stands is seen only where it was sampled; else the prediction reaches down to a
+    part of the streams.
     """
+    if stage.interleaved is not None and stage.interleaved.threads == streams:
+        return gain_of(analysis, with_interleave(model, stage), f"{source}, sampled alone")
     expected = gain_of_sparing(analysis, _read(analysis, model, stage, streams), source)
     fewer = max(1.0, stage.parallelism, streams / _PESSIMIST)
     worst = gain_of_sparing(analysis, _read(analysis, model, stage, fewer), source)
@@ -60,6 +68,30 @@ def _read(analysis: Analysis, model: PipelineModel, stage: StageTime, streams: f
     return with_parallel(model, stage, 1 / shared)
 
 
+def suggest_fewer_files(check: str, model: PipelineModel, stage: StageTime) -> Suggestion:
+    """Suggest larger files, where reading several at a time was tried and gives nothing."""
+    assert stage.interleaved is not None
+    files = inner_datasets(model, stage)
+    many = "" if files is None else f"{files:,} "
+    return Suggestion(
+        id=f"{check}/fewer-files",
+        check=check,
+        text=f"Pack the records of these {many}files into fewer, larger ones. Reading "
+        f"{stage.interleaved.threads:g} of them at a time was sampled and is no faster.",
+        code="+ with tf.io.TFRecordWriter(path) as writer:  # once, ahead of training\n"
+        "+     for record in tf.data.TFRecordDataset(files):\n"
+        "+         writer.write(record.numpy())",
+        predicted=Missing("how quick larger files are was not measured: there are none"),
+        risk="Shuffling whole files mixes less when there are fewer of them.",
+        reason="not tried: only the caller can write the files anew",
+    )
+
+
+def helps(stage: StageTime) -> bool:
+    """Say whether reading several files at a time is faster, or was not sampled."""
+    return stage.interleaved is None or stage.interleaved.seconds < _HELPS * stage.per_batch_s
+
+
 def suggest_interleave(
     analysis: Analysis, check: str, model: PipelineModel, stage: StageTime, *, streams: int | None = None
 ) -> Suggestion:
@@ -67,17 +99,24 @@ def suggest_interleave(
     count = streams_of(model, stage) if streams is None else streams
     chain = written(analysis)
     arguments = f"cycle_length={count}, num_parallel_calls={count}"
+    pool = (Edit("threads", value=count),) if count > model.cores and _calls_functions(stage) else ()
     return Suggestion(
         id=f"{check}/interleave",
         check=check,
         text=f"Read {count} files at a time: interleave with both numbers written out, because AUTOTUNE "
         "counts cores, not waits.",
-        code=_interleaved(chain, stage, arguments),
+        code=_interleaved(chain, stage, arguments) + (_POOL.format(count=count) if pool else ""),
         predicted=predict(analysis, model, stage, count, f"{count} files read at a time"),
         risk="Elements come in another order, the same in every pass; more files are open at a time.",
         reason="not tried yet: this version only predicts",
-        edits=(Edit("interleave", stage.id, count),) if stage.id >= 0 else (),
+        edits=(Edit("interleave", stage.id, count), *pool) if stage.id >= 0 else (),
     )
+
+
+def _calls_functions(stage: StageTime) -> bool:
+    """Say whether what it reads is made by functions, which share as many threads as there are cores."""
+    inner = stage.function.datasets if stage.function is not None else ()
+    return any("Map" in op and "FlatMap" not in op for op in inner)
 
 
 def _interleaved(chain: list[str], stage: StageTime, arguments: str) -> str:

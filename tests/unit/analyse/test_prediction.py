@@ -7,7 +7,7 @@ import pytest
 from tests.synthetic import MS, Part, sampled
 from tfdiag.analyse.pipeline import PipelineModel, pipeline_model
 from tfdiag.analyse.prediction import feed, step_time, with_cache, with_parallel, with_prefetch
-from tfdiag.model.pipeline import Function
+from tfdiag.model.pipeline import Function, streams
 
 
 def model(*parts: Part, **fields: object) -> PipelineModel:
@@ -97,3 +97,38 @@ def test_where_all_cores_are_busy_a_lock_would_not_show():
     """Then more threads change nothing either way."""
     wide = Part("Map", "map(f)", 1 * MS, 2.0, {"function": Function("f")}, parallel=1.0)
     assert model(SOURCE, wide, BATCH).stages[1].locked is None
+
+
+def test_what_was_sampled_on_all_cores_counts():
+    """Between one thread and all of them its time lies between; beyond, only what waits gets less."""
+    part = Part("Map", "map(f)", 1 * MS, 0.5, {"function": Function("f")}, parallel=1.6)
+    made = model(Part("Range", "range(…)", 0.0), part, BATCH)
+    times = [feed(with_parallel(made, made.stages[1], n)).ahead[0].seconds for n in (1, 2, 4)]
+    assert times == pytest.approx([10 * MS, 6.25 * MS, 6.25 * (0.5 + 0.5 / 2) * MS])
+
+
+def test_less_work_is_less_on_all_cores_too():
+    """A change of what a stage does for a batch scales what was sampled of it."""
+    part = Part("Map", "map(f)", 1 * MS, 1.0, {"function": Function("f")}, parallel=2.0)
+    made = model(Part("Range", "range(…)", 0.0), part, BATCH)
+    half = made.changed(made.stages[1], per_batch_s=5 * MS)
+    assert half.stages[1].together is not None
+    assert half.stages[1].together.seconds == pytest.approx(2.5 * MS)
+    free = made.changed(made.stages[1], locked=0.7, per_batch_s=5 * MS)
+    assert free.stages[1].together is None
+
+
+@pytest.mark.parametrize(
+    ("files", "waiting", "cores", "count"),
+    [
+        (100, 0.3, 2, 16),
+        (100, 0.29, 2, 2),
+        (100, 0.0, 1, 2),
+        (100, 0.0, 8, 8),
+        (5, 0.9, 2, 5),
+        (None, None, 4, 16),
+    ],
+)
+def test_streams(files: int | None, waiting: float | None, cores: float, count: int):
+    """What waits is read sixteen at a time, what computes on the cores."""
+    assert streams(files, waiting, cores) == count

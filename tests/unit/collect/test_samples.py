@@ -350,3 +350,32 @@ def test_threads_share_the_room(monkeypatch: pytest.MonkeyPatch, room: int, kind
         should_stop=lambda: False,
     )
     assert {sample.kind for sample in found.samples} == kinds
+
+
+def test_files_are_read_several_at_a_time():
+    """Sources that nap overlap: with sixteen at a time an element takes far less."""
+    nap = Naps()
+    several = Data.range(32).flat_map(lambda start: Data.range(start, start + 4).map(nap))
+    found = sampled(several)
+    (one,) = [sample for sample in found.samples if sample.kind == "interleaved"]
+    assert one.threads == 16
+    alone = next(sample for sample in found.samples if (sample.kind, sample.node) == ("prefix", one.node))
+    assert sum(one.wall_s) / one.elements < 0.5 * sum(alone.wall_s) / alone.elements
+
+
+def test_what_makes_no_datasets_is_not_interleaved():
+    """Neither a map nor a generator."""
+    for dataset in (Data.range(32).map(Naps()), Data.from_generator(lambda: iter(range(9)), tf.int64)):
+        assert not [sample for sample in sampled(dataset).samples if sample.kind == "interleaved"]
+
+
+def test_quick_elements_come_in_large_windows():
+    """One by one most of their time is the way through Python, so the window grows with what it shows."""
+    (one,) = [s for s in sampled(Data.range(1 << 40)).samples if s.kind == "prefix"]
+    assert one.elements / len(one.wall_s) >= 1000
+
+
+def test_a_probe_that_fails_is_not_shown(capfd: pytest.CaptureFixture[str]):
+    """A function that takes no batches is an answer, and no line on the caller's stderr."""
+    sampled(Data.range(64).map(lambda n: tf.reshape(n, ()) + 1).batch(8))
+    assert "INVALID_ARGUMENT" not in capfd.readouterr().err

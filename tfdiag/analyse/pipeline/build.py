@@ -35,5 +35,6 @@ def pipeline_model(pipeline: Pipeline | Missing) -> PipelineModel | Missing:
         from_model=running,
         sampled=sampled,
         autotune=pipeline.autotune,
+        cores=float(pipeline.sample_threads),
         overhead_s=pipeline.call_overhead_s.value if isinstance(pipeline.call_overhead_s, Quantity) else None,
     )

@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 from tfdiag.analyse.pipeline.names import base_of
 from tfdiag.model.pipeline import Function, Node
 
-__all__ = ["PipelineModel", "StageTime"]
+__all__ = ["PipelineModel", "Several", "StageTime"]
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """What a stage costs for a batch on several threads, sampled."""
+
+    threads: float
+    seconds: float
+    cpu_s: float
+    """Threads that share a core take more processor time for the same work, and none to spin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,12 @@ class StageTime:
     locked: float | None = None
     """The part of its function that only one thread at a time can do (the interpreter's lock, or one of its
     own), from a sample on all cores; None where that was not sampled."""
+    together: Several | None = None
+    """Its function on all cores."""
+    interleaved: Several | None = None
+    """Several of the files or datasets that it reads, at a time."""
+    spread: Several | None = None
+    """How it works now, where that is known better than from its time on one thread."""
     batched_s: float | None = None
     """Time for a batch of its function on whole batches, where it takes them."""
     batched_exact: bool = True
@@ -69,6 +85,29 @@ class StageTime:
     def function(self) -> Function | None:
         """Give the caller's function in it."""
         return self.node.function if self.node is not None else None
+
+    @property
+    def shared_s(self) -> float:
+        """Give the time for a batch on as many threads as it has; what is locked is not shared."""
+        threads = max(1.0, self.parallelism)
+        if self.spread is not None:
+            return self.spread.seconds
+        if self.together is None:
+            locked = self.locked or 0.0
+            return self.per_batch_s * (locked + (1 - locked) / threads)
+        sampled, seconds = self.together.threads, self.together.seconds
+        if threads > sampled:  # more threads than cores: waits overlap, computing does not
+            waiting = self.waiting or 0.0
+            return seconds * (1 - waiting + waiting * sampled / threads)
+        return self.per_batch_s - (self.per_batch_s - seconds) * (1 - 1 / threads) / (1 - 1 / sampled)
+
+    @property
+    def cpu_s(self) -> float:
+        """Give the processor time for a batch, as it is when all cores are busy where that was sampled."""
+        crowded = self.spread or self.together
+        if crowded is not None:
+            return crowded.cpu_s
+        return self.per_batch_s if self.cpu_per_batch_s is None else self.cpu_per_batch_s
 
     @property
     def waiting(self) -> float | None:
@@ -95,6 +134,7 @@ class PipelineModel:
     autotune: bool = True
     overhead_s: float | None = None
     """Of one call of a function, whatever it does."""
+    cores: float = 1.0
 
     @property
     def slowest(self) -> StageTime | None:
@@ -134,5 +174,15 @@ class PipelineModel:
         """Give the pipeline with one stage changed."""
         position = self.position(stage)
         stages = list(self.stages)
+        if changes.get("locked", stage.locked) != stage.locked:
+            changes.setdefault("together", None)  # it was sampled with another lock
+        if "per_batch_s" in changes and stage.per_batch_s > 0:
+            # What several threads do for a batch becomes more or less with it.
+            part = float(changes["per_batch_s"]) / stage.per_batch_s  # type: ignore[arg-type]  # a float
+            for name in ("together", "interleaved", "spread"):
+                several = getattr(stage, name)
+                if several is not None:
+                    scaled = Several(several.threads, several.seconds * part, several.cpu_s * part)
+                    changes.setdefault(name, scaled)
         stages[position] = replace(stage, **changes)  # type: ignore[arg-type]  # names are checked by replace
         return replace(self, stages=tuple(stages))

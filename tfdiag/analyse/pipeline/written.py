@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfdiag.analyse.pipeline.caches import behind_full_caches
 from tfdiag.analyse.pipeline.counts import count_per_batch, elements_of
-from tfdiag.analyse.pipeline.model import StageTime
+from tfdiag.analyse.pipeline.model import Several, StageTime
 from tfdiag.analyse.pipeline.names import base_of, matched_stages
 from tfdiag.analyse.pipeline.running import (
     SERIAL_FUNCTIONS,
@@ -33,6 +33,7 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
     prefix = _prefixes(pipeline)
     parallel = {s.node: s for s in pipeline.samples if s.kind == "parallel"}
     batched = {s.node: s for s in pipeline.samples if s.kind == "batched"}
+    interleaved = {s.node: s for s in pipeline.samples if s.kind == "interleaved"}
     places: dict[int, int] = {}
     found: list[StageTime] = []
     spared = behind_full_caches(pipeline.graph, matched, order)
@@ -48,9 +49,16 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
             times = _Cost(0.0, 0.0, 0.0, 0.0)
         count = per_batch[node.id]
         calls = _calls(node, per_batch)
-        locked = None
+        locked = together = None
         if node.id in parallel and node.id in prefix and times is not None:
-            locked = _locked(parallel[node.id], prefix, node, times, count, per_batch, pipeline)
+            together = _together(parallel[node.id], prefix, node, times, per_batch)
+        if together is not None and times is not None:
+            locked = _locked(together, times)
+        several = None
+        if node.id in interleaved and node.id not in spared:
+            cost = _each(interleaved[node.id])
+            threads = float(interleaved[node.id].threads)
+            several = Several(threads, cost.value * count, cost.cpu * count)
         fast = None
         if node.id in batched:
             below = sum(prefix[i].value * per_batch[i] for i in node.inputs if i in prefix)
@@ -63,7 +71,7 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
                 per_batch_s=times.value if times is not None else seconds,
                 low_s=times.low if times is not None else seconds,
                 high_s=times.high if times is not None else seconds,
-                cpu_per_batch_s=times.cpu if times is not None else None,
+                cpu_per_batch_s=_cpu(node, times) if times is not None else None,
                 parallelism=_threads(node, stage, pipeline.sample_threads),
                 serial=is_serial(stage) if stage is not None else _written_serial(node),
                 id=node.id,
@@ -77,6 +85,8 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
                 sampled=times is not None,
                 timed=times is not None or stage is not None or node.id in spared or node.idle,
                 locked=locked,
+                together=together,
+                interleaved=several,
                 batched_s=fast,
                 batched_exact=node.id not in batched or batched[node.id].exact,
                 calls_per_batch=calls,
@@ -116,6 +126,11 @@ def _each(sample: Sample) -> _Cost:
     return _Cost(value, max(0.0, value - spread), value + spread, cpu)
 
 
+def _cpu(node: Node, own: _Cost) -> float:
+    """Give the processor time of a stage; one without a function works on one thread, the others spin."""
+    return own.cpu if node.function is not None else min(own.cpu, own.value)
+
+
 def _prefixes(pipeline: Pipeline) -> dict[int, _Cost]:
     """Give the cost of an element of each node with all that lies below it; idle nodes cost nothing."""
     known = {s.node: _each(s) for s in pipeline.samples if s.kind == "prefix"}
@@ -142,24 +157,23 @@ def _own(node: Node, prefix: dict[int, _Cost], per_batch: dict[int, float]) -> _
     return _Cost(value, max(0.0, value - slack), value + slack, max(0.0, cpu))
 
 
-def _locked(
-    spread: Sample,
-    prefix: dict[int, _Cost],
-    node: Node,
-    own: _Cost,
-    count: float,
-    per_batch: dict[int, float],
-    pipeline: Pipeline,
-) -> float | None:
+def _together(
+    sample: Sample, prefix: dict[int, _Cost], node: Node, own: _Cost, per_batch: dict[int, float]
+) -> Several | None:
+    """Give what a function costs for a batch on all cores; None where what lies below it is the limit."""
+    below = [(prefix[i], per_batch[i]) for i in node.inputs if i in prefix]
+    if own.value <= 0 or own.value < 0.5 * sum(cost.value * number for cost, number in below):
+        return None
+    each = _each(sample)
+    cpu = each.cpu * per_batch[node.id] - sum(cost.cpu * number for cost, number in below)
+    return Several(float(max(2, sample.threads)), each.value * per_batch[node.id], max(0.0, cpu))
+
+
+def _locked(together: Several, own: _Cost) -> float | None:
     """Give the part of a function that more threads don't make faster, from a run on all cores."""
-    below = sum(prefix[i].value * per_batch[i] for i in node.inputs if i in prefix)
-    together = _each(spread).value * count
-    if own.value <= 0 or own.value < 0.5 * below:
-        return None  # what lies below limits the run on all cores
-    threads = float(max(2, pipeline.sample_threads))
-    share = min(1.0, max(0.0, together / own.value))
+    share = min(1.0, max(0.0, together.seconds / own.value))
     # A function that keeps several cores busy by itself can't be spread over as many threads as there are.
-    best = min(1.0, max(1 / threads, own.cpu / own.value / threads))
+    best = min(1.0, max(1.0, own.cpu / own.value) / together.threads)
     if best > _CORES_FULL:
         return None  # the cores are the limit, so a lock would not show
     return min(1.0, max(0.0, (share - best) / (1 - best)))

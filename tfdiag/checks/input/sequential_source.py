@@ -98,7 +98,11 @@ def run(analysis: Analysis) -> Iterator[Result]:
             evidence=tuple(evidence),
             where=stage.label,
         ),
-        (reading.suggest_interleave(analysis, CHECK.id, model, stage),),
+        (
+            reading.suggest_interleave(analysis, CHECK.id, model, stage)
+            if reading.helps(stage)
+            else reading.suggest_fewer_files(CHECK.id, model, stage),
+        ),
     )
 
 

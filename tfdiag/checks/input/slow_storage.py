@@ -30,6 +30,7 @@ from tfdiag.analyse.pipeline import PipelineModel, StageTime
 from tfdiag.checks import facts
 from tfdiag.checks.input.sequential_source import reads_one_by_one
 from tfdiag.checks.registry import Check, Result, Undecided, severity_of
+from tfdiag.model.pipeline import MOST_STREAMS
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Evidence, Finding, Suggestion
 from tfdiag.remedies import caching, reading
@@ -104,7 +105,7 @@ def _suggestions(analysis: Analysis, model: PipelineModel, stage: StageTime) -> 
     elif makes_datasets(stage):
         files = inner_datasets(model, stage)
         cores = usable_cores(analysis.measurements)
-        streams = int(max(reading.MOST_STREAMS, 2 * stage.parallelism, 2 * cores))
+        streams = int(max(MOST_STREAMS, 2 * stage.parallelism, 2 * cores))
         streams = streams if files is None else min(streams, files)
         if streams > stage.parallelism:
             yield reading.suggest_interleave(analysis, CHECK.id, model, stage, streams=streams)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from tfdiag.compat import stderr
 from tfdiag.compat.tfgraph import edit
 from tfdiag.compat.tfgraph.build import (
     GraphUnavailable,
@@ -70,7 +71,8 @@ class DatasetGraph:
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Describe the stages, source first; the last one is the output."""
-        return read_nodes(self._wires, self._ids, callables(self._dataset), self._cache_files)
+        with stderr.without(stderr.PROBING):  # parts of it are built to see what comes out of them
+            return read_nodes(self._wires, self._ids, callables(self._dataset), self._cache_files)
 
     def build(self, *, shapeless: bool = False) -> Any:
         """Make a dataset; its elements have the structure of the original's where that still is theirs.

@@ -16,13 +16,19 @@ READ = Function("read", datasets=("TFRecordDatasetV2",))
 
 
 def reading(
-    op: str = "TFRecord", *, part: float = 0.9, cpu: float = 0.2, cache: bool = False, **node: Any
+    op: str = "TFRecord",
+    *,
+    part: float = 0.9,
+    cpu: float = 0.2,
+    cache: bool = False,
+    streams: tuple[int, float] | None = None,
+    **node: Any,
 ) -> Pipeline:
     """Give a pipeline that takes 100 ms for a batch of ten, this part of it in a reader of eight files."""
     label = "flat_map(read)" if op == "FlatMap" else f"{op}Dataset(…)"
     return sampled(
         Part("TensorSlice", "from_tensor_slices(…)", 1e-9, node={"cardinality": 8}),
-        Part(op, label, part * 10 * MS, cpu, {"files": (8, 10**9), **node}),
+        Part(op, label, part * 10 * MS, cpu, {"files": (8, 10**9), **node}, streams=streams),
         *([Part("Cache", "cache()", 1e-9)] if cache else []),
         Part("Map", "map(decode)", (1 - part) * 10 * MS, 1.0, {"function": Function("decode")}),
         Part("Batch", "batch(10)", 0.0, node={"size": 10}),
@@ -134,3 +140,35 @@ def test_undecided_without_stages(of: Pipeline | Missing):
 def test_the_runtimes_model_is_enough():
     """Without samples a reader is known, but not its files."""
     assert not results(CHECK, **with_wait(0.4), pipeline=chain(("TFRecord", 100 * MS), ("BatchV2", 1 * MS)))
+
+
+def test_predicts_what_was_sampled():
+    """90 ms of reading took 18 with eight files at a time, so 10 ms of map are what the step waits for."""
+    parts = {"wait": 60 * MS, "compute": 39 * MS, "dispatch": 1 * MS, "cores": 8}
+    found = only(CHECK, **parts, pipeline=reading(streams=(8, 5.0)))
+    (suggestion,) = found.suggestions
+    assert isinstance(suggestion.predicted, Quantity)
+    assert suggestion.predicted.value == pytest.approx(100 / 40)
+    assert "sampled alone" in suggestion.predicted.source
+    assert suggestion.edits[0].value == 8
+
+
+@pytest.mark.parametrize(("faster", "id"), [(1.12, "interleave"), (1.1, "fewer-files")])
+def test_does_not_advise_what_was_seen_to_give_nothing(faster: float, id: str):  # noqa: A002
+    """Where several at a time are hardly faster, files themselves are what costs."""
+    found = only(CHECK, **with_wait(0.4), pipeline=reading(streams=(8, faster)))
+    (suggestion,) = found.suggestions
+    assert suggestion.id == f"sequential-source/{id}"
+    if id == "fewer-files":
+        assert suggestion.edits == ()
+        assert isinstance(suggestion.predicted, Missing)
+        assert "8 files" in suggestion.text
+
+
+def test_functions_that_wait_in_readers_get_threads():
+    """Functions share as many threads as there are cores, however many files are read at a time."""
+    inner = Function("read", datasets=("RangeDataset", "MapDataset"))
+    of = reading("FlatMap", function=inner, files=None, streams=(8, 5.0))
+    (suggestion,) = only(CHECK, **with_wait(0.4), pipeline=of).suggestions
+    assert suggestion.edits[1] == Edit("threads", value=8)
+    assert "private_threadpool_size = 8" in suggestion.code
