@@ -11,7 +11,8 @@ from tfdiag.analyse.prediction import Feed, Pace, feed, step_time
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [
-    "computing_share", "gain_of", "gain_with_input_at", "gain_without", "hidden_by", "spanning", "speedup",
+    "computing_share", "gain_of", "gain_with_input_at", "gain_without", "hidden_by", "pace_with", "spanning",
+    "speedup",
 ]  # fmt: skip
 
 _ENDS_STAY = 0.25
@@ -105,14 +106,14 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
         return wait
     mean = analysis.step.mean_s
     rest = mean - wait.value
-    now = _predicted(analysis, analysis.pipeline).seconds
-    pace = _predicted(analysis, changed)
+    now = pace_with(analysis, analysis.pipeline).seconds
+    pace = pace_with(analysis, changed)
     missed = mean / now if now > 0 else 1.0
     # Within the miss of the rule, and never slower than nothing but waiting less would make it.
     floor = min(rest, _replayed(analysis) or rest)
     after = max(pace.seconds, floor)
-    sampled = max(_predicted(analysis, changed, as_sampled=True).seconds, floor)
-    others = [max(_predicted(analysis, changed, ends_stay=part).seconds, floor) for part in (0.0, 1.0)]
+    sampled = max(pace_with(analysis, changed, as_sampled=True).seconds, floor)
+    others = [max(pace_with(analysis, changed, ends_stay=part).seconds, floor) for part in (0.0, 1.0)]
     ends = (after, after * missed, sampled, *others, after / _RULE, after * _RULE)
     told = f"{source}; {_then(pace)}"
     return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), told)
@@ -130,7 +131,7 @@ def _then(pace: Pace) -> str:
     return _THEN.get(pace.limit, f"the step then waits for {pace.waits_for}")
 
 
-def _predicted(
+def pace_with(
     analysis: Analysis, model: PipelineModel, *, as_sampled: bool = False, ends_stay: float = _ENDS_STAY
 ) -> Pace:
     """Predict the step with a pipeline, its costs as they were in the live run or as they were sampled.
@@ -228,6 +229,6 @@ def hidden_by(analysis: Analysis, changed: PipelineModel) -> float:
     if isinstance(analysis.step, Missing) or isinstance(analysis.pipeline, Missing):
         return 0.0
     rest = analysis.step.mean_s - analysis.segment("input_wait")
-    now = _predicted(analysis, analysis.pipeline).seconds
-    then = _predicted(analysis, changed).seconds
+    now = pace_with(analysis, analysis.pipeline).seconds
+    then = pace_with(analysis, changed).seconds
     return min(1.0, max(0.0, (now - then) / (now - rest))) if now > rest else 0.0

@@ -12,7 +12,7 @@ from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import computing_share, gain_of, spanning
 from tfdiag.remedies.pipeline_code import diff, written
 
-__all__ = ["UNSEEN", "UNTRIED", "predict", "suggest", "suggest_autotune", "suggest_tune"]
+__all__ = ["UNSEEN", "UNTRIED", "predict", "rewritten", "suggest", "suggest_autotune", "suggest_tune"]
 
 UNTRIED = "not tried yet: this version only predicts"
 UNSEEN = "not tried: the stage could not be found in the dataset's graph"
@@ -101,6 +101,11 @@ def _code(analysis: Analysis, target: str) -> str:
     chain = written(analysis)
     if target not in chain:
         return "- dataset.map(fn)\n+ dataset.map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
+    return diff(chain, rewritten(chain, target))
+
+
+def rewritten(chain: list[str], target: str) -> list[str]:
+    """Give the chain in which a map works on several elements at once."""
     function = target.partition(", num_parallel_calls=")[0].removesuffix(")")
     changed = f"{function}, num_parallel_calls=tf.data.AUTOTUNE)"
-    return diff(chain, [changed if part == target else part for part in chain])
+    return [changed if part == target else part for part in chain]

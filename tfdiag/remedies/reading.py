@@ -16,7 +16,8 @@ from tfdiag.remedies.pipeline_code import diff, written
 from tfdiag.remedies.sparing import gain_of_sparing
 
 __all__ = [
-    "helps", "predict", "streams_of", "suggest_fewer_files", "suggest_interleave", "suggest_parallel_reads",
+    "helps", "interleaved", "predict", "streams_of", "suggest_fewer_files", "suggest_interleave",
+    "suggest_parallel_reads",
 ]  # fmt: skip
 
 _READS_PER_CORE = 4
@@ -98,14 +99,13 @@ def suggest_interleave(
     """Suggest a parallel interleave of the files."""
     count = streams_of(model, stage) if streams is None else streams
     chain = written(analysis)
-    arguments = f"cycle_length={count}, num_parallel_calls={count}"
     pool = (Edit("threads", value=count),) if count > model.cores and _calls_functions(stage) else ()
     return Suggestion(
         id=f"{check}/interleave",
         check=check,
         text=f"Read {count} files at a time: interleave with both numbers written out, because AUTOTUNE "
         "counts cores, not waits.",
-        code=_interleaved(chain, stage, arguments) + (_POOL.format(count=count) if pool else ""),
+        code=_code(chain, stage, count) + (_POOL.format(count=count) if pool else ""),
         predicted=predict(analysis, model, stage, count, f"{count} files read at a time"),
         risk="Elements come in another order, the same in every pass; more files are open at a time.",
         reason="not tried yet: this version only predicts",
@@ -119,20 +119,27 @@ def _calls_functions(stage: StageTime) -> bool:
     return any("Map" in op and "FlatMap" not in op for op in inner)
 
 
-def _interleaved(chain: list[str], stage: StageTime, arguments: str) -> str:
-    if stage.label not in chain:
-        return f"- tf.data.TFRecordDataset(files)\n+ {_fresh('TFRecordDataset', arguments)}"
+def interleaved(chain: list[str], stage: StageTime, count: int) -> list[str]:
+    """Give the chain in which a stage that stands in it reads so many files at a time."""
+    arguments = _arguments(count)
     at = chain.index(stage.label)
     word, _, rest = stage.label.partition("(")
     if kind(stage) in ("FlatMap", "Interleave") and word in ("flat_map", "interleave"):
         function = rest.rstrip(")").split(", ")[0]
-        return diff(chain, [*chain[:at], f"interleave({function}, {arguments})", *chain[at + 1 :]])
+        return [*chain[:at], f"interleave({function}, {arguments})", *chain[at + 1 :]]
     new = ["Dataset.from_tensor_slices(files)", f"interleave(tf.data.{word}, {arguments})"]
-    return diff(chain, [*chain[:at], *new, *chain[at + 1 :]])
+    return [*chain[:at], *new, *chain[at + 1 :]]
 
 
-def _fresh(reader: str, arguments: str) -> str:
-    return f"tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.{reader}, {arguments})"
+def _arguments(count: int) -> str:
+    return f"cycle_length={count}, num_parallel_calls={count}"
+
+
+def _code(chain: list[str], stage: StageTime, count: int) -> str:
+    if stage.label in chain:
+        return diff(chain, interleaved(chain, stage, count))
+    fresh = "tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, "
+    return f"- tf.data.TFRecordDataset(files)\n+ {fresh}{_arguments(count)})"
 
 
 def suggest_parallel_reads(

@@ -11,6 +11,7 @@ from tfdiag.model.measurements import Live
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Finding, ReportData, Suggestion
+from tfdiag.remedies import together
 
 __all__ = ["build"]
 
@@ -20,6 +21,9 @@ _SEVERITY = {"critical": 0, "warning": 1, "info": 2}
 def build(analysis: Analysis, outcome: Outcome, *, ignored: Iterable[str] = ()) -> ReportData:
     """Make the report of an analysis."""
     suggestions = [s for result in outcome.results for s in result.suggestions]
+    combined = together.suggest(analysis, suggestions)
+    if combined is not None:
+        suggestions.append(combined)
     rejected = [s for s in suggestions if s.status == "refuted"]
     advised = [s for s in suggestions if s.status != "refuted"]
     return ReportData(
