@@ -181,11 +181,11 @@ DRESSES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "rebatch": (lambda: late(rows().batch(32).rebatch(jobs.BATCH)), ("rebatch",)),
     "cache in memory": (lambda: late(jobs.batches(20).cache()), ("cache", "map(delayed)")),
     "ragged": (
-        lambda: late(jobs.batches(40).map(ragged).map(from_ragged)),
+        lambda: late(jobs.batches(400).map(ragged).map(from_ragged)),
         ("map(ragged)", "map(from_ragged)"),
     ),
     "sparse": (
-        lambda: late(jobs.batches(40).map(sparse).map(from_sparse)),
+        lambda: late(jobs.batches(400).map(sparse).map(from_sparse)),
         ("map(sparse)", "map(from_sparse)"),
     ),
     "strings": (lambda: late(jobs.batches(40).map(text).map(from_text)), ("map(text)", "map(from_text)")),
