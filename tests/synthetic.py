@@ -334,6 +334,8 @@ class Part:
     """Speed-up of the function on two threads, where that was sampled."""
     batched_s: float | None = None
     """What an element costs where the function works on whole batches."""
+    free: float = 64.0
+    """Cores that others left to the function meanwhile."""
     streams: tuple[int, float] | None = None
     """How many of its files were read at a time, and the speed-up."""
 
@@ -361,7 +363,9 @@ def sampled(
         samples.append(_sample("prefix", index, each, cpu, bytes_each))
         if part.parallel is not None:
             each_on_both = max(below * taken, part.each_s / part.parallel)  # the source works beside it
-            samples.append(_sample("parallel", index, each_on_both, cpu, bytes_each, threads=2))
+            samples.append(
+                _sample("parallel", index, each_on_both, cpu, bytes_each, threads=2, free_cores=part.free)
+            )
         if part.batched_s is not None:
             samples.append(_sample("batched", index, below + part.batched_s, cpu, bytes_each))
         if part.streams is not None:
@@ -383,6 +387,17 @@ def sampled(
     )
 
 
-def _sample(kind: Any, node: int, each: float, cpu: float, bytes_each: float, *, threads: int = 1) -> Sample:
+def _sample(
+    kind: Any,
+    node: int,
+    each: float,
+    cpu: float,
+    bytes_each: float,
+    *,
+    threads: int = 1,
+    free_cores: float = 64.0,
+) -> Sample:
     wall = (10 * each,) * 10
-    return Sample(kind, node, 100, wall, 100 * cpu, each, Quantity(bytes_each, "B"), threads)
+    free = Quantity(free_cores, "cores")
+    size = Quantity(bytes_each, "B")
+    return Sample(kind, node, 100, wall, 100 * cpu, each, size, threads=threads, free_cores=free)

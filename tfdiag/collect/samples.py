@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdiag.compat import stderr, tensorflow
+from tfdiag.compat import host, stderr, tensorflow
 from tfdiag.compat.tfdata import same_content, same_values
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph
 from tfdiag.model.pipeline import Node, Sample, streams
@@ -340,7 +340,7 @@ class _Runner:
         fill = cached if any("Cache" in each.op for each in graph.nodes) else 1
         window, iterator = self._warmed(endless, window, most, fill)
         walls: list[float] = []
-        processor = time.process_time()
+        processor, busy, began = time.process_time(), host.busy_s(), self.clock()
         end = self.clock() + self.sample_s
         last = self.clock()
         while len(walls) < 400 and not self.should_stop():
@@ -351,6 +351,7 @@ class _Runner:
             if now >= end and (len(walls) >= _PARTS_LEAST or now >= end + self.sample_s):
                 break
         cpu = time.process_time() - processor
+        free = _free_cores(busy, host.busy_s(), cpu, self.clock() - began)
         parts = [float(part.sum()) for part in np.array_split(np.array(walls), min(_PARTS, len(walls)))]
         return Sample(
             kind=kind,
@@ -360,6 +361,7 @@ class _Runner:
             cpu_s=cpu,
             first_s=first_s,
             bytes=Quantity(float(size) / per_element, "B", source="the first element"),
+            free_cores=free,
         )
 
     def _warmed(self, graph: DatasetGraph, window: int, most: int, fill: int) -> tuple[int, Any]:
@@ -383,6 +385,15 @@ class _Runner:
                 window = min(most, int(window * max(2.0, _WINDOW_S / max(took, 1e-7))))
             else:
                 return window, iterator
+
+
+def _free_cores(before: float | None, after: float | None, own_s: float, wall_s: float) -> Maybe:
+    """Give the cores that were left by other processes."""
+    if before is None or after is None or wall_s <= 0:
+        return Missing("the platform does not tell what its cores do")
+    others = max(0.0, (after - before - own_s) / wall_s)
+    left = max(0.0, host.cores() - others)
+    return Quantity(left, "cores", source="time in which the cores worked for others")
 
 
 def _quiet(graph: DatasetGraph) -> DatasetGraph:

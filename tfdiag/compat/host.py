@@ -10,7 +10,7 @@ import psutil
 
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["Host", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "memory_bytes"]
+__all__ = ["Host", "busy_s", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "memory_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,21 @@ def cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS and Windows
         return os.cpu_count() or 1
+
+
+def busy_s() -> float | None:
+    """Give for how long the cores that this process may run on were busy, all together; None if unknown."""
+    try:
+        allowed = os.sched_getaffinity(0)
+    except AttributeError:
+        allowed = set(range(os.cpu_count() or 1))
+    try:
+        each = psutil.cpu_times(percpu=True)
+    except (OSError, NotImplementedError):
+        return None
+    mine = [times for number, times in enumerate(each) if number in allowed]
+    # Guests are counted in user already, hence the first eight only.
+    return sum(sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0) for times in mine)
 
 
 def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> Maybe:

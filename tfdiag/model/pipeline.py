@@ -160,6 +160,8 @@ class Sample:
     """Bytes of one element."""
     threads: int = 1
     """How many worked on it."""
+    free_cores: Maybe = Missing("not measured")
+    """Cores that other processes left to it meanwhile."""
     exact: bool = True
     """`batched` gave the same; False where it gave the same values in another layout."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.stuck import stuck_stage
 from tfdiag.checks.registry import Outcome, all_checks
-from tfdiag.model.measurements import Live
+from tfdiag.model.measurements import HostSample, Live
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Finding, ReportData, Suggestion
@@ -52,6 +52,25 @@ def _best_first(suggestion: Suggestion) -> tuple[int, float]:
     return rank, -gain.value if isinstance(gain, Quantity) else 0.0
 
 
+_CROWDED = 0.25
+"""Cores that others keep busy, on a machine without idle ones."""
+_IDLE = 0.1
+"""Of the cores: with more that are idle, others take nothing away."""
+
+
+def _others(samples: tuple[HostSample, ...], cores: int) -> float:
+    """Give how many cores other processes kept busy in a machine that had none left."""
+    if len(samples) < 2:
+        return 0.0
+    first, last = samples[0], samples[-1]
+    wall = last.at_s - first.at_s
+    if wall <= 0:
+        return 0.0
+    busy = (last.system_cpu_s - first.system_cpu_s) / wall
+    own = (last.process_cpu_s - first.process_cpu_s) / wall
+    return max(0.0, busy - own) if busy > (1 - _IDLE) * cores else 0.0
+
+
 def _warnings(analysis: Analysis) -> list[str]:
     found = []
     live = analysis.measurements.live
@@ -69,6 +88,12 @@ def _warnings(analysis: Analysis) -> list[str]:
             found.append(f"the run was cut short: {live.cut}")
         if len(live.start_s) * live.steps_per_call < 2:
             found.append("the dataset has a single batch: there is no steady state to measure")
+    others = _others(analysis.measurements.host, analysis.measurements.environment.cores)
+    if others >= _CROWDED:
+        found.append(
+            f"other processes kept {others:.1f} cores busy and hardly any was idle: these are the times of a "
+            "shared machine"
+        )
     used = analysis.measurements.job.batches_used
     if used:
         found.append(f"{used} batches were taken from the generator and can't be put back")

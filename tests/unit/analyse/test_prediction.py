@@ -132,3 +132,18 @@ def test_less_work_is_less_on_all_cores_too():
 def test_streams(files: int | None, waiting: float | None, cores: float, count: int):
     """What waits is read sixteen at a time, what computes on the cores."""
     assert streams(files, waiting, cores) == count
+
+
+@pytest.mark.parametrize(("free", "locked"), [(64.0, 0.5), (2.0, 0.5), (1.5, 0.25), (1.1, None), (0.3, None)])
+def test_cores_that_others_take_are_no_lock(free: float, locked: float | None):
+    """A function that is 4/3 as fast on both cores is half locked, unless there were not two for it."""
+    part = Part("Map", "map(f)", 1 * MS, 1.0, {"function": Function("f")}, parallel=4 / 3, free=free)
+    assert model(Part("Range", "range(…)", 0.0), part, BATCH).stages[1].locked == (
+        None if locked is None else pytest.approx(locked)
+    )
+
+
+def test_what_waits_needs_no_core():
+    """Others may take them all, and naps still overlap, or don't."""
+    part = Part("Map", "map(f)", 1 * MS, 0.1, {"function": Function("f")}, parallel=4 / 3, free=0.5)
+    assert model(Part("Range", "range(…)", 0.0), part, BATCH).stages[1].locked == pytest.approx(0.5)

@@ -10,7 +10,7 @@ import pytest
 from tests.synthetic import MS, Synthetic, analysed, chain
 from tfdiag.analyse.analysis import analyse
 from tfdiag.checks.registry import Outcome, Result, run_checks
-from tfdiag.model.measurements import Live
+from tfdiag.model.measurements import HostSample, Live
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Finding, ReportData, Severity, Suggestion
 from tfdiag.report.build import build
@@ -162,3 +162,18 @@ def test_a_whole_job_is_reported_in_order():
     gains = [one.predicted.value for one in found.suggestions if isinstance(one.predicted, Quantity)]
     assert gains == sorted(gains, reverse=True)
     assert len({one.id for one in found.suggestions}) == len(found.suggestions) == 3
+
+
+@pytest.mark.parametrize(
+    ("busy", "own", "warns"),
+    [(3.9, 1.0, True), (3.9, 3.7, False), (3.5, 1.0, False)],
+    ids=["others are busy", "the job is", "there are idle cores"],
+)
+def test_a_crowded_machine_is_a_warning(busy: float, own: float, warns: bool):
+    """Ten seconds on four cores: what others take counts where none is left."""
+    host = tuple(HostSample(at, own * at, busy * at, 10**9) for at in (0.0, 10.0))
+    measured = replace(Synthetic(cores=4).measurements(), host=host)
+    found = build(analyse(measured), run_checks(analyse(measured))).warnings
+    assert bool(found) is warns
+    if warns:
+        assert "2.9 cores" in found[0]

@@ -18,6 +18,8 @@ class Several:
     seconds: float
     cpu_s: float
     """Threads that share a core take more processor time for the same work, and none to spin."""
+    cores: float
+    """How many of the threads could work at a time: other processes take cores too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ class PipelineModel:
             for name in ("together", "interleaved", "spread"):
                 several = getattr(stage, name)
                 if several is not None:
-                    scaled = Several(several.threads, several.seconds * part, several.cpu_s * part)
+                    scaled = replace(several, seconds=several.seconds * part, cpu_s=several.cpu_s * part)
                     changes.setdefault(name, scaled)
         stages[position] = replace(stage, **changes)  # type: ignore[arg-type]  # names are checked by replace
         return replace(self, stages=tuple(stages))

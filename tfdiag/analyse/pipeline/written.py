@@ -58,7 +58,7 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
         if node.id in interleaved and node.id not in spared:
             cost = _each(interleaved[node.id])
             threads = float(interleaved[node.id].threads)
-            several = Several(threads, cost.value * count, cost.cpu * count)
+            several = Several(threads, cost.value * count, cost.cpu * count, threads)
         fast = None
         if node.id in batched:
             below = sum(prefix[i].value * per_batch[i] for i in node.inputs if i in prefix)
@@ -98,6 +98,7 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
     return _with_injected(found, order, matched)
 
 
+_COMPUTES = 0.5
 _CORES_FULL = 0.9
 """From this part of the cores on that a function keeps busy on one thread, more threads tell nothing."""
 
@@ -166,14 +167,18 @@ def _together(
         return None
     each = _each(sample)
     cpu = each.cpu * per_batch[node.id] - sum(cost.cpu * number for cost, number in below)
-    return Several(float(max(2, sample.threads)), each.value * per_batch[node.id], max(0.0, cpu))
+    threads = float(max(2, sample.threads))
+    free = sample.free_cores.value if isinstance(sample.free_cores, Quantity) else threads
+    return Several(threads, each.value * per_batch[node.id], max(0.0, cpu), min(threads, free))
 
 
 def _locked(together: Several, own: _Cost) -> float | None:
     """Give the part of a function that more threads don't make faster, from a run on all cores."""
     share = min(1.0, max(0.0, together.seconds / own.value))
     # A function that keeps several cores busy by itself can't be spread over as many threads as there are.
-    best = min(1.0, max(1.0, own.cpu / own.value) / together.threads)
+    computing = own.cpu / own.value
+    cores = together.cores if computing > _COMPUTES else together.threads  # what waits needs no core
+    best = min(1.0, max(1.0, computing) / max(1.0, cores))
     if best > _CORES_FULL:
         return None  # the cores are the limit, so a lock would not show
     return min(1.0, max(0.0, (share - best) / (1 - best)))
