@@ -10,7 +10,13 @@ import psutil
 
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["Host", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "memory_bytes"]
+__all__ = [
+    "Host", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "in_container", "is_ours",
+    "memory_bytes", "process_name",
+]  # fmt: skip
+
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""The number that Linux gives the namespace of processes that it starts with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +114,30 @@ def free_memory_bytes() -> int:
 def free_disk_bytes(folder: str) -> int:
     """Give the room on the disk that holds `folder`."""
     return int(psutil.disk_usage(folder).free)
+
+
+def is_ours(pid: int) -> bool:
+    """Say whether a process is this one or was started by it, directly or not."""
+    own = os.getpid()
+    if pid == own:
+        return True
+    try:
+        return any(parent.pid == own for parent in psutil.Process(pid).parents())
+    except (psutil.Error, OSError, ValueError):
+        return False
+
+
+def process_name(pid: int) -> str:
+    """Give the name of a process, empty where it can't be seen."""
+    try:
+        return str(psutil.Process(pid).name())
+    except (psutil.Error, OSError, ValueError):
+        return ""
+
+
+def in_container(own: Path = Path("/proc/self/ns/pid")) -> bool:
+    """Say whether this process has a numbering of processes of its own, as in a container."""
+    try:
+        return own.stat().st_ino != _FIRST_NAMESPACE
+    except OSError:  # not on Linux
+        return False
