@@ -1,0 +1,1 @@
+"""The device: what keeps it from its full speed."""

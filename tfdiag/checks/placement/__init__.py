@@ -1,0 +1,1 @@
+"""Placement: which device the step runs on."""

@@ -1,0 +1,1 @@
+"""Transfer: what crosses the bus."""
