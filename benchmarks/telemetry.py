@@ -96,7 +96,7 @@ def main() -> None:
             run(simgpu, folder, CHILD, chosen.seconds, chosen.gpus, knobs=knobs, nvml=nvml)
             for _ in range(chosen.rounds)
         ]
-        hung = run(simgpu, folder, CHILD, 3, chosen.gpus, knobs=knobs, nvml={"delay_us": 50000})
+        hung = run(simgpu, folder, CHILD, 3, 1, nvml={"delay_us": 50000})
         without = run(simgpu, folder, WITHOUT, nvml=None)
     cost, low, high = bootstrap([one["cost"] for one in runs])
     idle, idle_low, idle_high = bootstrap(without)

@@ -242,6 +242,44 @@ def test_a_machine_without_a_gpu_pays_nothing(simgpu: Simgpu) -> None:
     assert (run.stdout, run.stderr) == ("", "")
 
 
+def sample_alone(_probe: Any, samples: int) -> dict[str, Any]:
+    """Sample a GPU without a job and without TensorFlow, which is said to see it."""
+    import json
+    import time
+
+    from tfdiag.collect import telemetry
+    from tfdiag.model.codec import encode
+    from tfdiag.model.gpu import GpuSoftware
+    from tfdiag.model.measurements import Device
+    from tfdiag.model.quantity import Missing
+
+    absent = Missing("there is no TensorFlow here")
+    telemetry.door.physical_gpus = lambda: [("GPU:0", "")]
+    telemetry.door.allocated = lambda device: absent
+    telemetry.door.allocator_limit = lambda device: absent
+    telemetry.door.software = lambda **_: GpuSoftware()
+    sampler = telemetry.GpuSampler(time.perf_counter, [Device("/device:GPU:0", "GPU")], period_s=0.005)
+    with sampler:
+        while len(sampler._at) < samples:
+            time.sleep(0.005)
+    return {"telemetry": json.loads(json.dumps(encode(sampler.telemetry()))), "hung": sampler._hung}
+
+
+def test_a_gpu_that_is_lost_leaves_what_was_seen(simgpu: Simgpu) -> None:
+    """Samples until then, why there are no more, and no guess about whose a process of another number is."""
+    nvml = {"lost_after_calls": 250, "processes": "4242:512:35"}
+    result = simgpu(sample_alone, 60, nvml=nvml).result
+    (gpu,) = result["telemetry"]["gpus"]
+    assert gpu["cut"] == "the GPU fell off the bus"
+    assert 5 < len(gpu["samples"]["at_s"]) < 60
+    assert gpu["samples"]["utilisation"]["values"][-1] == 0.35
+    assert gpu["samples"]["sm_active"] == {"missing": "only Hopper and later GPUs have it"}
+    assert [process["pid"] for process in gpu["processes"]] == [4242]
+    assert "not this one" in gpu["processes_missing"]
+    assert result["telemetry"]["allocators"][0]["peak"]["missing"]
+    assert result["hung"] is False
+
+
 def train(_probe: Any, steps: int, check_stops: bool) -> dict[str, Any]:
     """Diagnose a job that keeps the GPU busy."""
     import json
@@ -295,18 +333,21 @@ def findings(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_diagnosis_sees_what_is_wrong_with_the_gpu(simgpu: Simgpu) -> None:
-    """Heat, a stranger and a slow link are told from each other, with their numbers; the thread ends with the run."""
+    """Heat and a stranger on the second GPU, which is TensorFlow's first, are found; the thread ends with the run."""
     nvml = {
-        "throttle": 0x40, "temperature_c": 91, "processes": "424242:512:35", "pcie_gen": 1, "pcie_width": 1,
-        "reserved_mb": 0,
+        "throttle_1": 0x40, "temperature_c_1": 91, "processes": "424242:512:35:1,424243:512:35:0", "reserved_mb": 0,
     }  # fmt: skip
-    result = simgpu(train, 0, True, preset="small GPU", nvml=nvml).result
+    result = simgpu(
+        train, 0, True, preset="small GPU", knobs={"count": 2}, nvml=nvml, env={"CUDA_VISIBLE_DEVICES": "1"}
+    ).result
     found = findings(result)
     assert {"throttled-gpu", "shared-gpu"} <= set(found)
     assert "heat" in found["throttled-gpu"]["title"]
     assert "process 424242" in found["shared-gpu"]["title"]
     assert found["throttled-gpu"]["where"].startswith("GPU:0")
-    (gpu,) = result["report"]["measurements"]["gpu"]["gpus"]
+    hidden, gpu = result["report"]["measurements"]["gpu"]["gpus"]
+    assert (hidden["tensorflow"], gpu["tensorflow"]) == ("", "GPU:0")
+    assert "missing" in hidden["samples"]
     assert [process["ours"] for process in gpu["processes"]].count(True) == 1
     assert gpu["samples"]["temperature"]["values"][0] == 91
     live = result["report"]["measurements"]["live"]

@@ -35,10 +35,15 @@ _UNITS = {
     "nvlink_received": "B/s", "nvlink_sent": "B/s", "ecc_uncorrected": "errors", "sm_active": "share",
     "sm_occupancy": "share", "tensor_active": "share", "dram_active": "share",
 }  # fmt: skip
+_FULL_RATE = 600
+"""After so many samples the period doubles, and so on: a report must not grow with the budget."""
+_LATE = 5
+"""After so many periods without a sample a call into the driver counts as lost."""
 _HUNG = "a call into the driver did not come back"
+_HIDDEN = "the driver lists no process on it, not even this one"
 _FOREIGN = (
-    "the driver lists processes by numbers from outside of this container, so it is not known which of "
-    "them is ours"
+    "the driver lists processes, but not this one: it numbers them from outside of a container, so it is not "
+    "known which of them is ours"
 )
 
 
@@ -78,7 +83,7 @@ class GpuSampler:
     ) -> None:
         self._clock = clock
         self._devices = tuple(devices)
-        self._period_s = period_s
+        self._period_s = self._next_s = period_s
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._hardware: tuple[str, ...] = ()
@@ -102,7 +107,8 @@ class GpuSampler:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(self._period_s)
-            self._hung = self._thread.is_alive()
+            late = not self._at or self._clock() - self._at[-1] > _LATE * self._next_s
+            self._hung = self._thread.is_alive() and late
 
     def telemetry(self) -> GpuTelemetry | Missing:
         """Give what was seen."""
@@ -147,7 +153,6 @@ class GpuSampler:
             self._opening_s = self._clock() - began
             while not self._stop.wait(self._sample()):
                 pass
-            self._sample()
         finally:
             for watched in self._watched.values():
                 watched.reader.close()
@@ -216,7 +221,9 @@ class GpuSampler:
         self._at.append(now)
         spent = time.thread_time() - begin
         self._cpu_s += spent
-        return min(_LONGEST_S, max(self._period_s, spent / _MOST_OF_A_CORE))
+        slower = self._period_s * 2.0 ** (len(self._at) // _FULL_RATE)
+        self._next_s = min(_LONGEST_S, max(slower, spent / _MOST_OF_A_CORE))
+        return self._next_s
 
     def _look_at_processes(self, watched: _Watched) -> None:
         use = watched.reader.use()
@@ -246,17 +253,16 @@ class GpuSampler:
             return gpu
         rows = list(watched.rows)
         reader = watched.reader
-        own_listed = any(seen.ours for seen in watched.processes.values())
-        # The job computes on this GPU, so one of the processes is ours.
-        foreign = _FOREIGN if watched.processes and not own_listed and host.in_container() else ""
+        processes = dict(watched.processes)
+        # TensorFlow holds every GPU that it sees, so one of the processes is ours.
+        foreign = "" if any(seen.ours for seen in processes.values()) else _FOREIGN if processes else _HIDDEN
         known = {f.name: getattr(gpu, f.name) for f in fields(Gpu)}
         known |= {
             "samples": _series(rows, reader.refused)
             if rows
             else Missing(reader.lost or "no sample was taken"),
             "processes": tuple(
-                _process(pid, seen, watched, named=not foreign)
-                for pid, seen in dict(watched.processes).items()
+                _process(pid, seen, watched, named=not foreign) for pid, seen in processes.items()
             ),
             "processes_missing": watched.missing or foreign,
             "looks": watched.looks,

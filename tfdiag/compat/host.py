@@ -11,12 +11,9 @@ import psutil
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [
-    "Host", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "in_container", "is_ours",
+    "Host", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "is_ours",
     "memory_bytes", "process_name",
 ]  # fmt: skip
-
-_FIRST_NAMESPACE = 0xEFFFFFFC
-"""The number that Linux gives the namespace of processes that it starts with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +130,3 @@ def process_name(pid: int) -> str:
         return str(psutil.Process(pid).name())
     except (psutil.Error, OSError, ValueError):
         return ""
-
-
-def in_container(own: Path = Path("/proc/self/ns/pid")) -> bool:
-    """Say whether this process has a numbering of processes of its own, as in a container."""
-    try:
-        return own.stat().st_ino != _FIRST_NAMESPACE
-    except OSError:  # not on Linux
-        return False

@@ -81,10 +81,3 @@ def test_processes_of_ours():
     assert not host.is_ours(2**30)
     assert host.process_name(os.getpid())
     assert host.process_name(2**30) == ""
-
-
-def test_a_container_numbers_processes_itself(tmp_path: Path):
-    """Any other namespace than the first is one of a container; without namespaces there are none."""
-    (tmp_path / "pid").touch()
-    assert host.in_container(tmp_path / "pid")
-    assert not host.in_container(tmp_path / "nothing")

@@ -13,7 +13,7 @@ from tfdiag.checks.device.shared_gpu import CHECK
 from tfdiag.model.gpu import GpuProcess
 from tfdiag.model.quantity import Missing
 
-FOREIGN = "numbers from outside of this container"
+FOREIGN = "it numbers them from outside of a container"
 
 
 def shared(*processes: GpuProcess, **fields: Any) -> dict[str, Any]:

@@ -65,6 +65,12 @@ def test_says_what_is_the_limit(slot: float, said: str):
     assert said in found.finding.detail
 
 
+def test_an_old_driver_knows_the_slot_only():
+    """What the GPU could do elsewhere is not known then; what it could do here is."""
+    fields = {"pcie_gpu_generation": Missing("too old"), "pcie_max_generation": Quantity(3.0, "generation")}
+    assert only(CHECK, **linked(fields)).finding.title.endswith("supports PCIe 3 x16")
+
+
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
