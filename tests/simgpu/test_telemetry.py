@@ -280,6 +280,24 @@ def test_a_gpu_that_is_lost_leaves_what_was_seen(simgpu: Simgpu) -> None:
     assert result["hung"] is False
 
 
+def test_a_slice_is_what_tensorflow_sees_of_a_partitioned_gpu(simgpu: Simgpu) -> None:
+    """Memory and processes of the slice, clocks and power of the whole; what a slice has not is missing."""
+    result = simgpu(sample_alone, 8, nvml={"mig": 2, "gpm": 1}).result
+    whole, part = result["telemetry"]["gpus"]
+    assert (whole["mig"], whole["tensorflow"], part["mig"], part["tensorflow"]) == (
+        "on",
+        "",
+        "slice",
+        "GPU:0",
+    )
+    assert part["memory"]["value"] == whole["memory"]["value"] / 2
+    samples = part["samples"]
+    assert samples["utilisation"] == {"missing": "this GPU does not support it"}
+    assert samples["sm_clock"]["values"][0] == 210
+    assert "values" in samples["sm_active"]
+    assert part["processes_missing"].startswith("the driver lists no process")
+
+
 def train(_probe: Any, steps: int, check_stops: bool) -> dict[str, Any]:
     """Diagnose a job that keeps the GPU busy."""
     import json

@@ -40,6 +40,7 @@ _WITHOUT_CUDA = (
     "tensorflow-macos",
 )  # fmt: skip
 _PLUGINS = ("tensorflow-directml", "tensorflow-metal", "intel-extension-for-tensorflow")
+_INSTALL = "`pip install 'tensorflow[and-cuda]'` brings a build with CUDA and its libraries."
 _UNKNOWN = (
     "the build has CUDA, its libraries were found and nothing hides the GPU: TensorFlow's own message at its "
     "import (TF_CPP_MIN_LOG_LEVEL=0) says more"
@@ -62,13 +63,13 @@ def run(analysis: Analysis) -> Iterator[Result]:
     cost = analysis.share(compute.value)
     if not analysis.crosses(cost, facts.COST_SHARE):
         return
-    reasons = list(_reasons(telemetry)) or [_UNKNOWN]
+    (reason, cure), *further = list(_reasons(telemetry)) or [(_UNKNOWN, "")]
     names = sorted({gpu.name for gpu in telemetry.gpus if gpu.name})
     what = names[0] if names else "a GPU of NVIDIA"
     yield Result(
         Finding(
             check=CHECK.id,
-            title=f"TensorFlow does not see {what}: {reasons[0]}",
+            title=f"TensorFlow does not see {what}: {reason}",
             severity=_severity(telemetry, cost),
             cost=facts.share(cost, source="compute, which runs on the CPU"),
             evidence=(
@@ -84,7 +85,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 Evidence("GPUs that TensorFlow lists", Quantity(0.0, "GPUs", source="TensorFlow")),
             ),
             where=", ".join(telemetry.software.distributions) or "the installation",
-            detail="; ".join(reasons[1:]),
+            detail=" ".join([cure, *(f"Then: {reason}. {cure}" for reason, cure in further)]).strip(),
         )
     )
 
@@ -95,20 +96,26 @@ def _severity(telemetry: GpuTelemetry, cost: float) -> Severity:
     return "info" if hidden or not telemetry.gpus else severity_of(cost)
 
 
-def _reasons(telemetry: GpuTelemetry) -> Iterator[str]:
-    """Say what keeps TensorFlow from the GPU, the most likely first."""
+def _reasons(telemetry: GpuTelemetry) -> Iterator[tuple[str, str]]:
+    """Say what keeps TensorFlow from the GPU and what to do about it, the most likely first."""
     software = telemetry.software
     if not telemetry.gpus and telemetry.gpus_missing:
-        yield telemetry.gpus_missing
+        yield telemetry.gpus_missing, "Once `nvidia-smi` lists the GPU, TensorFlow can."
     if not software.cuda_build:
-        yield _build(software)
+        yield _build(software), _INSTALL
     elif (major := _major(software.cuda_version)) > _major(telemetry.cuda) > 0:
         newest = f"the driver {telemetry.driver} knows CUDA {telemetry.cuda} at most"
-        yield f"it was built for CUDA {major}, and {newest}"
+        yield (
+            f"it was built for CUDA {major}, and {newest}",
+            f"It takes a driver for CUDA {major}, or an older TensorFlow.",
+        )
     if telemetry.gpus and _hides(telemetry):
-        yield f"CUDA_VISIBLE_DEVICES={software.visible_devices!r} names no GPU of this machine"
+        yield (
+            f"CUDA_VISIBLE_DEVICES={software.visible_devices!r} names no GPU of this machine",
+            "Unset it, or name a GPU that is there.",
+        )
     if software.libraries_missing:
-        yield f"{', '.join(software.libraries_missing)} can't be found"
+        yield f"{', '.join(software.libraries_missing)} can't be found", _INSTALL
 
 
 def _build(software: GpuSoftware) -> str:

@@ -61,7 +61,9 @@ def test_says_which_of_the_reasons_it_is(software: dict[str, Any], fields: dict[
 def test_names_further_reasons():
     """What would stand in the way next is said too."""
     software = {**CPU_BUILD, "visible_devices": "-1"}
-    assert "CUDA_VISIBLE_DEVICES" in only(CHECK, gpu=there(software)).finding.detail
+    detail = only(CHECK, gpu=there(software)).finding.detail
+    assert detail.startswith("`pip install 'tensorflow[and-cuda]'`")
+    assert "Then: CUDA_VISIBLE_DEVICES='-1' names no GPU of this machine. Unset it" in detail
 
 
 def test_says_what_is_wrong_with_the_driver():
