@@ -88,6 +88,7 @@ class GpuSampler:
         self._thread: threading.Thread | None = None
         self._hardware: tuple[str, ...] = ()
         self._hung = False
+        self._failed = ""
         self._facts: GpuTelemetry | None = None
         self._watched: dict[str, _Watched] = {}
         self._at: list[float] = []
@@ -116,7 +117,7 @@ class GpuSampler:
             return Missing(NO_GPU)
         facts = self._facts
         if facts is None:
-            return Missing("the driver did not answer while the job ran")
+            return Missing(self._failed or "the driver did not answer while the job ran")
         if not facts.gpus and not facts.software.hardware and not self._gpus_of_tensorflow():
             # A library without a GPU: a node of a cluster, an image made for GPUs.
             return Missing(f"there is no GPU: {facts.gpus_missing or 'NVML lists none'}")
@@ -144,6 +145,12 @@ class GpuSampler:
     # --- on the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:  # noqa: BLE001  # whatever a driver does must not reach the job
+            self._failed = f"looking at the GPUs failed: {type(error).__name__}: {error}"
+
+    def _watch(self) -> None:
         began = self._clock()
         opened = Nvml.open()
         try:
@@ -266,7 +273,7 @@ class GpuSampler:
             ),
             "processes_missing": watched.missing or foreign,
             "looks": watched.looks,
-            "cut": reader.lost or (_HUNG if self._hung else ""),
+            "cut": reader.lost or self._failed or (_HUNG if self._hung else ""),
         }
         return Gpu(**known)
 

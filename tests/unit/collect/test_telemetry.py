@@ -26,6 +26,22 @@ def test_a_machine_without_a_gpu_has_no_thread():
     assert sampler.telemetry() == Missing(NO_GPU)
 
 
+def test_a_failure_on_the_thread_stays_there(monkeypatch: pytest.MonkeyPatch):
+    """Whatever goes wrong with looking is a gap in the report."""
+
+    def broken() -> None:
+        raise KeyError("a driver of its own mind")
+
+    monkeypatch.setattr(door, "hardware_signs", lambda: ("PCI",))
+    monkeypatch.setattr(door, "software", lambda **_: broken())
+    with GpuSampler(time.perf_counter, period_s=5.0) as sampler:
+        assert sampler._thread is not None
+        sampler._thread.join()
+    found = sampler.telemetry()
+    assert isinstance(found, Missing)
+    assert "KeyError" in found.reason
+
+
 @pytest.mark.parametrize(
     ("samples", "in_use", "peak"),
     [
