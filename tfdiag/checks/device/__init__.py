@@ -1,1 +1,1 @@
-"""The device: what keeps it from its full speed."""
+"""The device itself, and how much of it is used."""

@@ -1,1 +1,1 @@
-"""Placement: which device the step runs on."""
+"""Ops run in the wrong place."""

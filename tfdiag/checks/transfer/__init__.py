@@ -1,1 +1,1 @@
-"""Transfer: what crosses the bus."""
+"""Copies between host and device hold up the step."""
