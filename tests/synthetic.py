@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfdiag.analyse.analysis import Analysis, analyse
+from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.measurements import (
     BoundaryEvent,
     CallbackTime,
@@ -106,6 +107,7 @@ class Synthetic:
     quota: float | None = None
     accelerator: bool = False
     pipeline: Pipeline | Missing = Missing("the input is no tf.data pipeline")
+    gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -121,6 +123,7 @@ class Synthetic:
             input_alone=self._alone(),
             pipeline=self.pipeline,
             overhead=Overhead(1.0),
+            gpu=self.gpu,
         )
 
     @property

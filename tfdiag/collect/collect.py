@@ -31,6 +31,7 @@ from tfdiag.collect.recorder import EndOfRun, Recorder
 from tfdiag.collect.redirect import redirect_files
 from tfdiag.collect.sampler import HostSampler
 from tfdiag.collect.snapshot import Snapshot
+from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import host, keras, tensorflow, tfdata
 from tfdiag.compat.profiler import Tracer
@@ -175,7 +176,8 @@ class _Collection:
         pipeline: Pipeline | Missing | None = None
         alone_: InputAlone | Missing = Missing("the budget was used up by the job itself")
         replayed: Replay | Missing = Missing("the budget was used up by the job itself")
-        with HostSampler(self.request.clock) as sampler:
+        gpus = GpuSampler(self.request.clock, environment.devices)
+        with HostSampler(self.request.clock) as sampler, gpus:
             self.samples = sampler.samples
             try:
                 live = self._live(worker)
@@ -214,6 +216,7 @@ class _Collection:
                 budget_s=Quantity(self.request.budget_s, "s", origin="given"),
             ),
             host=host,
+            gpu=gpus.telemetry(),
         )
 
     def _live(self, worker: Worker) -> Live:

@@ -10,7 +10,10 @@ import psutil
 
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["Host", "busy_s", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "memory_bytes"]
+__all__ = [
+    "Host", "busy_s", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "is_ours",
+    "memory_bytes", "process_name",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +126,22 @@ def free_memory_bytes() -> int:
 def free_disk_bytes(folder: str) -> int:
     """Give the room on the disk that holds `folder`."""
     return int(psutil.disk_usage(folder).free)
+
+
+def is_ours(pid: int) -> bool:
+    """Say whether a process is this one or was started by it, directly or not."""
+    own = os.getpid()
+    if pid == own:
+        return True
+    try:
+        return any(parent.pid == own for parent in psutil.Process(pid).parents())
+    except (psutil.Error, OSError, ValueError):
+        return False
+
+
+def process_name(pid: int) -> str:
+    """Give the name of a process, empty where it can't be seen."""
+    try:
+        return str(psutil.Process(pid).name())
+    except (psutil.Error, OSError, ValueError):
+        return ""

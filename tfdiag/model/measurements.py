@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing
 
@@ -254,5 +255,5 @@ class Measurements:
     overhead: Overhead
     host: tuple[HostSample, ...] = ()
     device: Missing = Missing("device timelines are not read yet")
-    gpu: Missing = Missing("GPU telemetry is not read yet")
+    gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Missing = Missing("op placement is not read yet")

@@ -27,6 +27,7 @@ __all__ = ["DiagnosticsCallback"]
 
 _logger = logging.getLogger("tfdiag")
 _NO_REPLAY = "the callback only watches: nothing is replayed beside the caller's training"
+_NO_TELEMETRY = "the callback does not watch the GPUs"
 
 
 class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras is untyped
@@ -96,6 +97,7 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
                 total_s=recorder.looks_s, phases_s={"looks": recorder.looks_s},
                 per_step_s=recorder.overhead(),
             ),
+            gpu=Missing(_NO_TELEMETRY),
         )  # fmt: skip
         analysis = analyse(measurements)
         outcome = run_checks(analysis, self._ignore)

@@ -25,6 +25,7 @@ from tfdiag.render.format import (
     speedup,
     with_interval,
 )
+from tfdiag.render.gpus import gpu_gaps, gpu_lines
 from tfdiag.render.stages import stage_lines
 
 __all__ = ["LEGEND", "Bar", "Change", "Problem", "Row", "View", "view"]
@@ -97,6 +98,7 @@ class View:
     bounds: tuple[Row, ...]
     stages: tuple[Row, ...]
     """The input pipeline, source first."""
+    gpus: tuple[Row, ...]
     problems: tuple[Problem, ...]
     no_problem: str
     changes: tuple[Change, ...]
@@ -124,6 +126,7 @@ def view(report: ReportData) -> View:
         once=tuple(Row(name, quantity(cost)) for name, cost in _once(step) if _known(cost)),
         bounds=tuple(Row(name, with_interval(bound)) for name, bound in bounds),
         stages=tuple(Row(*line) for line in stage_lines(report.measurements.pipeline)),
+        gpus=tuple(Row(*line) for line in gpu_lines(report.measurements)),
         problems=tuple(map(_problem, report.findings)),
         no_problem=_no_problem(report),
         changes=tuple(map(_change, report.suggestions)),
@@ -354,6 +357,7 @@ def _gaps(report: ReportData) -> Iterator[tuple[str, str]]:
         yield "wait for input", live.wait_missing
     if isinstance(pipeline, Pipeline) and pipeline.missing:
         yield "stages of the input", pipeline.missing
+    yield from gpu_gaps(measurements.gpu)
     # A job that already runs as a graph has no use for it.
     if isinstance(replay, Replay) and replay.graph_missing and measurements.job.run_eagerly:
         yield "the step as a graph", replay.graph_missing
