@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tfdiag.model.device import DeviceTrace
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing
 
@@ -62,7 +63,7 @@ class Environment:
 class Job:
     """What is being trained, on what, and how."""
 
-    loop: Literal["keras", "tf_keras", "custom"]
+    loop: Literal["keras", "tf_keras", "custom", "unknown"]
     model: str
     """Name and class of the model."""
     input: str
@@ -253,6 +254,6 @@ class Measurements:
     pipeline: Pipeline | Missing
     overhead: Overhead
     host: tuple[HostSample, ...] = ()
-    device: Missing = Missing("device timelines are not read yet")
+    device: DeviceTrace | Missing = Missing("the device was not traced")
     gpu: Missing = Missing("GPU telemetry is not read yet")
     placement: Missing = Missing("op placement is not read yet")

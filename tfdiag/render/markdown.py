@@ -66,6 +66,9 @@ def _lines(what: View) -> Iterator[str]:
     if what.stages:
         yield from _section("The input, stage by stage")
         yield from _list(what.stages)
+    if what.device:
+        yield from _section("On the device")
+        yield from _list(what.device)
     yield from _section("Findings")
     if what.no_problem:
         yield _text(what.no_problem)

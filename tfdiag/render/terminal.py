@@ -53,6 +53,9 @@ def _lines(what: View, width: int) -> Iterator[Line]:
     if what.stages:
         yield from _section("The input, stage by stage")
         yield from _rows(what.stages, width)
+    if what.device:
+        yield from _section("On the device")
+        yield from _rows(what.device, width)
     yield from _section("Findings")
     if what.no_problem:
         yield from _wrap(what.no_problem, width)

@@ -13,6 +13,7 @@ from tfdiag.model.measurements import Environment, Job, Live, Measurements, Over
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
+from tfdiag.render.device import device_lines
 from tfdiag.render.format import (
     clean,
     clean_code,
@@ -97,6 +98,8 @@ class View:
     bounds: tuple[Row, ...]
     stages: tuple[Row, ...]
     """The input pipeline, source first."""
+    device: tuple[Row, ...]
+    """What the device did in the traced steps."""
     problems: tuple[Problem, ...]
     no_problem: str
     changes: tuple[Change, ...]
@@ -124,6 +127,7 @@ def view(report: ReportData) -> View:
         once=tuple(Row(name, quantity(cost)) for name, cost in _once(step) if _known(cost)),
         bounds=tuple(Row(name, with_interval(bound)) for name, bound in bounds),
         stages=tuple(Row(*line) for line in stage_lines(report.measurements.pipeline)),
+        device=tuple(Row(*line) for line in device_lines(report.measurements.device)),
         problems=tuple(map(_problem, report.findings)),
         no_problem=_no_problem(report),
         changes=tuple(map(_change, report.suggestions)),

@@ -1,0 +1,1 @@
+"""The device itself, and how much of it is used."""
