@@ -15,15 +15,20 @@ import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.model.quantity import Missing
 
-__all__ = ["Tracer"]
+__all__ = ["STEP_MARK", "Tracer", "step_mark"]
+
+T = TypeVar("T")
+
+STEP_MARK = "tfdiag step"
 
 _WORKING = "ExecutorState::Process"
 _HOST_LEVEL = 2
@@ -37,12 +42,12 @@ class Tracer:
         self._folder = folder / "trace"
         self.running = False
 
-    def start(self) -> Missing | None:
+    def start(self, *, device: bool = False) -> Missing | None:
         """Begin to record, or say why that can't be."""
         tf = tensorflow()
         try:
             options = tf.profiler.experimental.ProfilerOptions(
-                host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=0
+                host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=int(device)
             )
             with _without_chatter():
                 tf.profiler.experimental.start(str(self._folder), options=options)
@@ -53,6 +58,13 @@ class Tracer:
 
     def stop(self) -> float | Missing:
         """Stop, and give the time in which at least one thread worked on ops."""
+        return self._stopped(_read)
+
+    def take(self, limit_bytes: int) -> bytes | Missing:
+        """Stop, and give the trace itself."""
+        return self._stopped(lambda folder: _bytes_of(folder, limit_bytes))
+
+    def _stopped(self, read: Callable[[Path], T]) -> T | Missing:
         if not self.running:
             return Missing("no trace was running")
         self.running = False
@@ -63,9 +75,14 @@ class Tracer:
         except tf.errors.OpError as error:
             return Missing(f"the profiler could not be stopped: {error}")
         try:
-            return _read(self._folder)
+            return read(self._folder)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def step_mark(number: int) -> Any:
+    """Give a context that marks a step in a trace that is being recorded."""
+    return tensorflow().profiler.experimental.Trace(STEP_MARK, step_num=number, _r=1)
 
 
 _CHATTER = (b" session_manager.cc:", b" profiler_session.cc:", b" save_profile.cc:")
@@ -90,6 +107,16 @@ def _without_chatter() -> Iterator[None]:
                 if not any(name in line for name in _CHATTER):
                     os.write(real, line)
             os.close(real)
+
+
+def _bytes_of(folder: Path, limit_bytes: int) -> bytes | Missing:
+    files = sorted(folder.rglob("*.xplane.pb"))
+    if not files:
+        return Missing("the profiler wrote no trace")
+    size = files[-1].stat().st_size
+    if size > limit_bytes:
+        return Missing(f"a few steps made a trace of {size:,} bytes, which would take too long to read")
+    return files[-1].read_bytes()
 
 
 def _read(folder: Path) -> float | Missing:
