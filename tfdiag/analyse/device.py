@@ -161,17 +161,17 @@ def measurements_of(trace: DeviceTrace, took_s: float) -> Measurements:
     return Measurements(
         environment=Environment(
             tfdiag=__version__,
-            python="?",
-            platform="not told by a trace",
-            tensorflow="?",
-            keras="?",
+            python="",
+            platform="",
+            tensorflow="",
+            keras="",
             cores=0,
             memory_bytes=0,
         ),
         job=Job(
             loop="unknown",
-            model="a job not known",
-            input=f"seen in {trace.form}, {trace.source}",
+            model=trace.form,
+            input=trace.source,
             notes=tuple(dict.fromkeys((*trace.warnings, *(f"{what}: {why}" for what, why in trace.unknown)))),
         ),
         live=_ELSEWHERE,

@@ -181,6 +181,8 @@ def _missing(measurements: Measurements, step: Step) -> tuple[str, ...]:
         value = step.segments[name]
         if isinstance(value, Missing):
             reasons.append(f"{name}: {value.reason}")
+    if measurements.job.loop == "unknown":
+        return tuple(reasons)  # nothing more can be measured of a trace from elsewhere
     for label, part in (("replay", measurements.replay), ("input alone", measurements.input_alone)):
         if isinstance(part, Missing):
             reasons.append(f"{label}: {part.reason}")

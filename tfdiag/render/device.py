@@ -16,7 +16,7 @@ _DIRECTIONS = {
     "device_to_host": "copies to the host",
     "device_to_device": "copies between devices",
 }
-_NAME = 60
+_NAME = 44
 
 
 def device_lines(trace: DeviceTrace | Missing) -> Iterator[tuple[str, str]]:
@@ -32,8 +32,9 @@ def device_lines(trace: DeviceTrace | Missing) -> Iterator[tuple[str, str]]:
     if trace.idle_devices:
         yield "did nothing", clean(", ".join(trace.idle_devices))
     for each in trace.busiest[:_KERNELS]:
-        name = each.op or each.name
-        name = name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+        # What tells ops apart stands at their end; kernels of one template differ at the beginning.
+        name = f"…{each.op[1 - _NAME :]}" if len(each.op) > _NAME else each.op
+        name = name or (f"{each.name[: _NAME - 1]}…" if len(each.name) > _NAME else each.name)
         layer = f", layer {each.layer}" if each.layer else ""
         yield (
             f"  {clean(name)}",

@@ -415,6 +415,8 @@ def _environment(environment: Environment) -> str:
         if device.kind.upper() != "CPU":
             name = f"{device.kind} ({device.description})" if device.description else device.kind
             accelerators[name] = accelerators.get(name, 0) + 1
+    if not environment.tensorflow:  # of a trace from elsewhere nothing is known
+        return clean(f"a machine that is not known, read by tfdiag {environment.tfdiag}")
     cores = _count(environment.cores, "core")
     if isinstance(environment.cpu_quota, Quantity):
         cores += f" (quota {quantity(environment.cpu_quota)})"

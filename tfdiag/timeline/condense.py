@@ -31,8 +31,8 @@ _SEGMENTS = (
 """In order of precedence: a moment belongs to the first that holds."""
 _SERIES = 256
 _BUSIEST = 12
-_QUEUED_NS = 20_000
-"""A queue takes some microseconds from one kernel to the next; longer is a wait for something else."""
+_QUEUED_NS = 100_000
+"""A queue takes some microseconds from one kernel to the next; far longer is a wait for something else."""
 _SKEW = 0.01
 _NS = 1e-9
 _SOURCE = "the trace"
@@ -233,21 +233,21 @@ def _launched(device: _Device, host: Host) -> tuple[Column, Column]:
     return start, end
 
 
-def _idle(device: _Device, host: Host) -> tuple[Spans, Column, Column]:
-    """Give the gaps between whatever a device does, and when what ends each was launched."""
+def _idle(device: _Device, host: Host) -> tuple[Spans, Column, Column, Column]:
+    """Give the gaps between whatever a device does, when what ends each was launched, and what that is."""
     every = union(device.start, device.end)
     between = intervals.gaps(every)
     # Events are in order of begin: the one that ends a gap is the first that begins there.
     following = np.searchsorted(device.start, between.end, "left")
     begun, done = _launched(device, host)
-    return between, begun[following], done[following]
+    return between, begun[following], done[following], device.work[following]
 
 
 def _queued(device: _Device, host: Host) -> Spans:
     """Find where a device idles although what it does next had been launched before."""
     if len(device.start) < 2:
         return EMPTY
-    between, begun, done = _idle(device, host)
+    between, begun, done, _ = _idle(device, host)
     rows = (begun >= 0) & (done <= between.start) & (between.end - between.start > _QUEUED_NS)
     return Spans(between.start[rows], between.end[rows])
 
@@ -260,9 +260,9 @@ def _times(device: _Device, host: Host) -> DeviceTimes:
     joined = (begun >= 0) & kernels
     late = late_s = queued_s = 0.0
     if len(device.start) > 1:
-        between, gap_begun, gap_done = _idle(device, host)
+        between, gap_begun, gap_done, before = _idle(device, host)
         lasts = between.end - between.start
-        is_late = gap_begun > between.start
+        is_late = (gap_begun >= 0) & (gap_done > between.start) & (before == Work.KERNEL)
         late, late_s = float(is_late.sum()), float(lasts[is_late].sum()) * _NS
         is_queued = (gap_begun >= 0) & (gap_done <= between.start) & (lasts > _QUEUED_NS)
         queued_s = float(lasts[is_queued].sum()) * _NS

@@ -79,6 +79,9 @@ _WRAPPER = re.compile(
 )
 
 
+_OP_SCOPE = re.compile(r"[A-Z]\w*?(_grad)?(_\d+)?$")
+
+
 def is_derived(line: str) -> bool:
     """Say whether a line repeats others: the profiler's own summary of them."""
     return bool(_DERIVED.match(line))
@@ -110,7 +113,10 @@ def layer_of(op: str) -> str:
     path = op.split(":", 1)[0].split(";", 1)[0]
     # `jit(f)/a/b` splits at the slashes outside of parentheses.
     parts = [part for part in re.split(r"/(?![^(]*\))", path) if part and not _WRAPPER.match(part)]
-    return "/".join(parts[:-1][:3])
+    parts = parts[:-1]
+    while len(parts) > 1 and _OP_SCOPE.match(parts[-1]):  # the op of a layer that this is the gradient of
+        parts.pop()
+    return "/".join(parts[:3])
 
 
 def stem_of(function: str) -> str:

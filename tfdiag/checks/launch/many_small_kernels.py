@@ -40,9 +40,13 @@ def run(analysis: Analysis) -> Iterator[Result]:
     traced = facts.device(analysis)
     if traced is None:
         return
-    launch = facts.segment(analysis, "launch")
-    cost = analysis.share(launch)
+    if analysis.measurements.job.run_eagerly:
+        return  # an eager step has its own check
     device = traced.device
+    launch = facts.segment(analysis, "launch")
+    if device.launches:  # the host may be late with copies as well
+        launch = min(launch, traced.per_step(device.late_gap_s))
+    cost = analysis.share(launch)
     per_step = traced.per_step(device.kernels)
     if not analysis.crosses(cost, _SHARE) or per_step < _KERNELS:
         return

@@ -17,7 +17,7 @@ def test_fires_where_kernels_are_shorter_than_their_launch():
     found = only(CHECK, **SHORT)
     assert value(found, "kernels per step") == 50
     assert value(found, "part of the kernels shorter than their launch") == 1
-    assert found.finding.cost.value == pytest.approx(20 / 23)
+    assert found.finding.cost.value == pytest.approx(20 / 23, rel=0.01)
     assert [each.id for each in found.suggestions] == [
         "many-small-kernels/xla",
         "many-small-kernels/bigger-batch",
