@@ -56,7 +56,7 @@ class DeviceTimes:
     launch_s: float = 0.0
     """Sum of these calls' times."""
     late_gaps: int = 0
-    """Times that the device was idle because the kernel that ran next was launched only then, or was being launched."""
+    """Times that the device idled because the kernel that ran next was launched only then."""
     late_gap_s: float = 0.0
     queued_gap_s: float = 0.0
     """Idle although the next work had been launched before."""
