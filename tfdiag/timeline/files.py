@@ -8,7 +8,7 @@ import json
 import os
 import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ __all__ = ["LIMIT_BYTES", "read_trace"]
 LIMIT_BYTES = 2_000_000_000
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 20
+_Readable: TypeAlias = io.BufferedReader | io.BytesIO
 _XSPACE = ".xplane.pb"
 
 
@@ -83,7 +84,7 @@ def _file(path: Path, limit: int, host: str = "") -> Timeline:
         return _read(file, size, str(path), limit, host)
 
 
-def _read(file: IO[bytes], size: int, source: str, limit: int, host: str = "") -> Timeline:
+def _read(file: _Readable, size: int, source: str, limit: int, host: str = "") -> Timeline:
     head = file.read(16)
     file.seek(0)
     if not size:
@@ -101,16 +102,14 @@ def _read(file: IO[bytes], size: int, source: str, limit: int, host: str = "") -
     return _checked(_xspace(_array(file, size), source, host), source)
 
 
-def _array(file: IO[bytes], size: int) -> Column:
-    data = np.zeros(size + PADDING, np.uint8)
+def _array(file: _Readable, size: int) -> Column:
+    data = np.empty(size + PADDING, np.uint8)
+    data[size:] = 0
     view = memoryview(data)[:size]  # type: ignore[arg-type]  # numpy's arrays are buffers since Python 3.12
     done = 0
-    while done < size:
-        piece = file.read(min(size - done, 1 << 26))
-        if not piece:
-            break
-        view[done : done + len(piece)] = piece
-        done += len(piece)
+    while done < size and (count := file.readinto(view[done:])):
+        done += count
+    data[done:] = 0
     return data
 
 
@@ -132,7 +131,7 @@ def _checked(timeline: Timeline, source: str) -> Timeline:
     return timeline
 
 
-def _unpacked(file: IO[bytes], source: str, limit: int) -> bytes:
+def _unpacked(file: _Readable, source: str, limit: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     try:

@@ -44,21 +44,12 @@ class Buffer:
         self.bytes = data
         self.size = len(data) - PADDING
         self.raw = memoryview(data)  # type: ignore[arg-type]  # numpy's arrays are buffers since Python 3.12
-        whole = len(data) // 8 * 8
-        self._words = data[:whole].view("<u8")
+        # A word at each byte, in the same memory.
+        self._words: Column = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
 
     def words(self, at: Column) -> Column:
         """Give the eight bytes that begin at each position, as a number."""
-        index = at >> 3
-        shift = ((at & 7) << 3).astype(np.uint64)
-        low = self._words[index]
-        low >>= shift
-        high = self._words[index + 1]
-        # In two moves: shifting by 64 is not defined.
-        high <<= np.uint64(1)
-        high <<= np.uint64(63) - shift
-        low |= high
-        result: Column = low
+        result: Column = self._words[at]
         return result
 
     def varints(self, at: Column) -> tuple[Column, Column]:
