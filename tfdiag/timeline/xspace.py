@@ -19,8 +19,8 @@ from tfdiag.timeline.wire import PADDING, Buffer, CutError, fields
 __all__ = ["looks_like_xspace", "read_xspace"]
 
 _FAR_NS = 86_400 * 10**9
-_BLOCK = 1 << 17
-"""Events decoded at a time, which bounds the memory for what is thrown away again."""
+_BLOCK = 1 << 15
+"""Events decoded at a time: what is needed for a moment only stays in the processor's cache."""
 _EVENT = 0x22
 _STAT = 0x22
 _DETAIL = re.compile(rb"(kind|kind_src|kind_dst|size|num_bytes):([\w.]+)")
@@ -361,8 +361,15 @@ class _Reader:
         wanted = np.array(sorted(told), np.int64)
         if not len(wanted):
             return found
+        for low in range(0, count, _BLOCK):
+            block = np.arange(low, min(low + _BLOCK, count))
+            self._walk_stats(found, ids, wanted, block[at[block] < end[block]], at, end)
+        return found
+
+    def _walk_stats(
+        self, found: _Stats, ids: dict[str, set[int]], wanted: Column, rows: Column, at: Column, end: Column
+    ) -> None:
         data = self.buffer.bytes
-        rows: Column = np.flatnonzero(at < end)
         cursor = at[rows]
         while len(rows):
             if (data[cursor] != _STAT).any():
@@ -375,7 +382,6 @@ class _Reader:
             self._store(found, ids, rows[use], kind[use], value_at[use], after[use])
             left = (after < end[rows]) & (after > cursor)
             rows, cursor = rows[left], after[left]
-        return found
 
     def _store(
         self, found: _Stats, ids: dict[str, set[int]], rows: Column, key: Column, at: Column, end: Column
