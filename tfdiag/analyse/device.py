@@ -92,7 +92,7 @@ def reconciled(
     if wait_s is not None:
         # The device may compute while the host waits: only what it idles of that is a wait of the step.
         alone = min(1.0, wait / traced_wait_s) if traced_wait_s > _WAIT_SEEN_S else 1.0
-        wait = min(rest, wait_s * alone)
+        wait = min(rest, max(0.0, wait_s) * alone)  # two clocks tell it: it may come out below zero
         parts = {"launch": launch, "unexplained": traced.get("unexplained", 0.0)}
         parts = {"input_wait": wait, **_scaled(parts, rest - wait)}
     else:

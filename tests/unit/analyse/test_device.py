@@ -12,6 +12,7 @@ from tests.traces import MS as NS_MS
 from tests.traces import job
 from tests.unit.checks.tracing import traced
 from tfdiag.analyse.analysis import Analysis, analyse
+from tfdiag.analyse.device import reconciled
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Step
 from tfdiag.timeline import condense, read_trace
@@ -90,6 +91,16 @@ def test_waits_that_the_device_does_not_notice_are_none():
     ).measurements()
     found = analyse(replace(measurements, device=replace(trace, input_wait_s=3e-3)))
     assert segments(found) == {"device_compute": 4, "launch": 1}
+
+
+def test_a_wait_below_zero_is_none():
+    """Clock noise of the live run's wait goes nowhere."""
+    steps = condense(read_trace(job(30, kernels=4, late=NS_MS // 4))).steps
+    assert not isinstance(steps, Missing)
+    call = reconciled(steps, period_s=5e-3, between_s=0.0, wait_s=-1e-4, traced_wait_s=0.0)
+    parts = {name: part.value for name, part in call.segments.items() if isinstance(part, Quantity)}
+    assert parts["input_wait"] == 0
+    assert sum(parts.values()) == pytest.approx(5e-3)
 
 
 def test_host_work_beside_a_busy_device_is_no_part_of_the_step():
