@@ -38,6 +38,8 @@ class Plane:
     name: str
     lines: Mapping[str, Sequence[Event]]
     zero: int = 0
+    stats: Mapping[str, float | str | Ref] = field(default_factory=dict)
+    """Of the plane itself."""
     reverse_fields: bool = False
     """Write the fields of events in another order, as no writer does."""
 
@@ -105,8 +107,11 @@ def space(*planes: Plane, errors: Sequence[str] = (), hostname: str = "") -> byt
             head = number(1, index) + nested(2, name) + number(3, plane.zero)
             tail = number(9, 10**6) + number(10, 7)
             lines += nested(3, head + b"".join(_event(plane, events, stats, each) for each in own) + tail)
+        own = b"".join(nested(6, _stat(stats, name, value)) for name, value in plane.stats.items())
         out.append(
-            nested(1, number(1, 1) + nested(2, plane.name) + lines + events.entries(4) + stats.entries(5))
+            nested(
+                1, number(1, 1) + nested(2, plane.name) + own + lines + events.entries(4) + stats.entries(5)
+            )
         )
     out += [nested(2, error) for error in errors]
     if hostname:

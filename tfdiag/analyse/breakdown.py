@@ -21,6 +21,7 @@ __all__ = ["InputFacts", "ReplayFacts", "bounds_of", "break_down", "input_facts"
 _WAIT_OVER_ALONE = 1.5
 """How much longer a batch may take beside a running step than alone."""
 _STRETCH_LEAST = 5
+_NEEDS_DEVICE = "dispatch is told from what a device computes by its trace only"
 _NO_BUS = "there is no accelerator, so nothing crosses a bus"
 
 
@@ -119,6 +120,11 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
     assert not isinstance(live, Missing)
     per_step = 1.0 / live.steps_per_call
     boundary, per_call = _boundary_per_call(steady)
+    if _accelerated(measurements) and not isinstance(replay, Missing):
+        # The host's trace tells when the host worked, and a device works on its own.
+        unknown = Missing(_NEEDS_DEVICE)
+        empty = unknown if isinstance(replay.empty, Missing) else replay.empty
+        replay = replace(replay, dispatch=unknown, empty=empty)
     wait, device, launch, unexplained = _inside_the_call(
         steady, replay, input_facts(measurements.input_alone), live.steps_per_call
     )

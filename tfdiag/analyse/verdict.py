@@ -119,6 +119,8 @@ def _may_be_dispatch(measurements: Measurements, step: Step) -> bool:
     if not isinstance(step.segments["launch"], Missing):
         return False
     job = measurements.job
+    if any(device.kind != "CPU" for device in measurements.environment.devices):
+        return True  # a device computes while the host dispatches: a long call tells nothing
     per_call = _seconds(step, "device_compute") * job.steps_per_execution
     return job.run_eagerly or per_call < _GRAPH_DISPATCH_S / VERDICT_SHARE
 

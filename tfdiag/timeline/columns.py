@@ -22,7 +22,8 @@ class Work:
     D2H = 3
     D2D = 4
     MEMSET = 5
-    OTHER = 6
+    PEER = 6
+    """From one device to another."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ While a kernel runs the time is `device_compute`. Where none runs a collective, 
 from it takes the time; what is left is idle time, and goes to what the device was waiting for: a batch
 (`input_wait`), a compilation (`compile`), the host that was to launch the next kernel (`launch`), or the
 host's own work between steps (`host`). Idle although the next kernel had long been launched is
-`unexplained`.
+`unexplained`. Copies from one device to another count as collectives: without a library for them that is
+what these are made of.
 """
 
 from __future__ import annotations
@@ -44,9 +45,11 @@ _PERMIT = (
     "; with NVIDIA, load libcupti (LD_LIBRARY_PATH) and permit profiling to users (options nvidia "
     "NVreg_RestrictProfilingToAdminUsers=0, or run the container with --cap-add=SYS_ADMIN)"
 )
-_DIRECTIONS: tuple[tuple[int, Direction], ...] = (
-    (Work.H2D, "host_to_device"), (Work.D2H, "device_to_host"), (Work.D2D, "device_to_device"),
-)  # fmt: skip
+_DIRECTIONS: tuple[tuple[tuple[int, ...], Direction], ...] = (
+    ((Work.H2D,), "host_to_device"),
+    ((Work.D2H,), "device_to_host"),
+    ((Work.D2D, Work.PEER), "device_to_device"),
+)
 
 
 @dataclass(slots=True)
@@ -140,7 +143,7 @@ def _count(timeline: Timeline) -> dict[str, int]:
     kinds = {
         Work.KERNEL: "kernels", Work.COLLECTIVE: "collectives", Work.H2D: "copies to the device",
         Work.D2H: "copies to the host", Work.D2D: "copies between devices", Work.MEMSET: "fills",
-        Work.OTHER: "others on the device",
+        Work.PEER: "copies to other devices",
     }  # fmt: skip
     events: dict[str, int] = {}
     for line in timeline.lines:
@@ -189,10 +192,10 @@ def _devices(timeline: Timeline) -> Iterator[_Device]:
 
 def _segments(device: _Device, host: Host, steps: Steps) -> Column:
     """Give ns of each segment in each step: rows are steps, columns `_SEGMENTS`."""
-    compute = device.spans(Work.KERNEL, Work.D2D, Work.MEMSET, Work.OTHER)
+    compute = device.spans(Work.KERNEL, Work.D2D, Work.MEMSET)
     states = [
         compute,
-        device.spans(Work.COLLECTIVE),
+        device.spans(Work.COLLECTIVE, Work.PEER),
         device.spans(Work.H2D),
         device.spans(Work.D2H),
         host.gets_next,
@@ -287,8 +290,8 @@ def _times(device: _Device, host: Host) -> DeviceTimes:
 
 
 def _copies(device: _Device, busy: Spans) -> Iterator[Copies]:
-    for work, direction in _DIRECTIONS:
-        rows = device.work == work
+    for kinds, direction in _DIRECTIONS:
+        rows = np.isin(device.work, kinds)
         if not rows.any():
             continue
         spans = union(device.start[rows], device.end[rows])

@@ -64,9 +64,8 @@ _H2D = re.compile(
 _D2H = re.compile(
     r"(mem)?cpy_?(async)?_?d(to|2)h|copydevicetohost|mem_?copy_?d(to|2)h|\bd2h\b", re.IGNORECASE
 )
-_D2D = re.compile(
-    r"(mem)?cpy_?(async)?_?(d(to|2)d|p(to|2)p)|copydevicetodevice|memcpyother|copyother", re.IGNORECASE
-)
+_D2D = re.compile(r"(mem)?cpy_?(async)?_?d(to|2)d|copydevicetodevice|memcpyother|copyother", re.IGNORECASE)
+_PEER = re.compile(r"(mem)?cpy_?(async)?_?p(to|2)p", re.IGNORECASE)
 _MEMSET = re.compile(r"^\[?cu\w*memset|^memset|fillbuffer|^hipmemset", re.IGNORECASE)
 _DERIVED = re.compile(
     r"^(Steps|Step|XLA Modules|XLA Ops|Async XLA Ops|XLA TraceMe|TensorFlow Name Scope|TensorFlow Ops|"
@@ -99,6 +98,8 @@ def work_of(name: str) -> int:
         return Work.H2D
     if _D2H.search(name):
         return Work.D2H
+    if _PEER.search(name):
+        return Work.PEER
     if _D2D.search(name):
         return Work.D2D
     if _MEMSET.search(name):

@@ -21,9 +21,10 @@ __all__ = ["looks_like_xspace", "read_xspace"]
 _FAR_NS = 86_400 * 10**9
 _BLOCK = 1 << 15
 """Events decoded at a time: what is needed for a moment only stays in the processor's cache."""
+_ENVIRONMENT = "Task Environment"
 _EVENT = 0x22
 _STAT = 0x22
-_DETAIL = re.compile(rb"(kind|kind_src|kind_dst|size|num_bytes):([\w.]+)")
+_DETAIL = re.compile(rb"(kind|kind_src|kind_dst|size|num_bytes|dest):([\w.]+)")
 
 
 @dataclass(slots=True)
@@ -32,6 +33,7 @@ class _Plane:
     lines: list[tuple[int, int]] = field(default_factory=list)
     events: dict[int, str] = field(default_factory=dict)
     stats: dict[int, str] = field(default_factory=dict)
+    own_stats: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -77,16 +79,24 @@ def read_xspace(data: Column, source: str, host: str = "") -> Timeline:
         timeline.warnings.append(f"the trace is cut: {error}; what comes before that was read")
     timeline.hosts.append(host or "host")
     raw: list[tuple[Line, int]] = []
+    started = 0
     known: dict[str, int] = {}
     for begin, end in planes:
         try:
-            raw += _Reader(buffer, timeline, known, timeline.hosts[0]).plane(begin, end)
+            reader = _Reader(buffer, timeline, known, timeline.hosts[0])
+            raw += reader.plane(begin, end)
+            started = max(started, reader.started)
         except CutError as error:
             timeline.warnings.append(f"a part of the trace makes no sense and was left out: {error}")
     timeline.names = list(known)
-    timeline.warnings += _to_one_clock(raw)
+    timeline.warnings += _to_one_clock([(line, _since(started, base)) for line, base in raw])
     timeline.lines = [line for line, _ in raw]
     return timeline
+
+
+def _since(started: int, base: int) -> int:
+    """Give a line's zero on the profiler's clock: what began before it keeps the time of the day."""
+    return base - started if started > _FAR_NS and abs(base - started) < _FAR_NS else base
 
 
 def _to_one_clock(raw: list[tuple[Line, int]]) -> Iterator[str]:
@@ -119,12 +129,16 @@ class _Reader:
         self.timeline = timeline
         self.known = known
         self.host = host
+        self.started = 0
+        """When the profiler started, as far as this plane tells."""
 
     def plane(self, begin: int, end: int) -> Iterator[tuple[Line, int]]:
         plane = self._outline(begin, end)
         is_device = plane.name.startswith("/device:") and "CPU" not in plane.name
         if is_device:
             self.timeline.devices.append((self.host, plane.name))
+        if plane.name == _ENVIRONMENT:
+            self.started = self._number(plane, "profile_start_time")
         labels = self._labels(plane)
         for line_begin, line_end in plane.lines:
             yield from self._line(plane, labels, line_begin, line_end, is_device=is_device)
@@ -137,10 +151,20 @@ class _Reader:
                 plane.name = buffer.text(at, stop)
             elif number == 3:
                 plane.lines.append((at, stop))
+            elif number == 6:
+                plane.own_stats.append((at, stop))
             elif number in (4, 5):
                 key, name = self._entry(at, stop)
                 (plane.events if number == 4 else plane.stats)[key] = name
         return plane
+
+    def _number(self, plane: _Plane, name: str) -> int:
+        """Read a number that a plane tells of itself, 0 where it does not."""
+        for begin, end in plane.own_stats:
+            told = {number: value for number, value, _ in fields(self.buffer.raw, begin, end)}
+            if plane.stats.get(told.get(1, 0)) == name:
+                return told.get(3, told.get(4, 0))
+        return 0
 
     def _entry(self, begin: int, end: int) -> tuple[int, str]:
         key, name = 0, ""
@@ -294,7 +318,8 @@ class _Reader:
         """Read the texts about copies; copies are few, and their texts repeat."""
         assert line.bytes is not None and line.pinned is not None
         raw = self.buffer.raw
-        seen: dict[bytes, tuple[int, int, int]] = {}
+        seen: dict[bytes, tuple[int, int, int, int]] = {}
+        own = plane.name.rpartition(":")[2]
         rows = np.flatnonzero(stats.details >= 0)
         spans = zip(
             rows.tolist(), stats.details[rows].tolist(), stats.details_end[rows].tolist(), strict=True
@@ -304,11 +329,14 @@ class _Reader:
             known = seen.get(text)
             if known is None:
                 known = seen[text] = _copy_details(text)
-            size, pinned, work = known
+            size, pinned, work, to = known
             line.bytes[row] = size
             line.pinned[row] = pinned
-            if work >= 0 and line.work is not None and line.work[row] in (Work.KERNEL, Work.OTHER):
+            assert line.work is not None
+            if work >= 0 and line.work[row] == Work.KERNEL:
                 line.work[row] = work
+            if line.work[row] == Work.D2D and to >= 0 and str(to) != own:
+                line.work[row] = Work.PEER
 
     def _ops(self, plane: _Plane, stats: _Stats) -> Column:
         op = np.full(len(stats.op), -1, np.int32)
@@ -429,8 +457,8 @@ _NO_OPS = ("XlaModule:", "XlaModule", ":")
 """What XLA puts in the place of an op where it has none."""
 
 
-def _copy_details(text: bytes) -> tuple[int, int, int]:
-    """Read bytes, page-locked or not, and direction from what is said of a copy."""
+def _copy_details(text: bytes) -> tuple[int, int, int, int]:
+    """Read bytes, page-locked or not, direction and the receiving device from what is said of a copy."""
     told = {key: value.lower() for key, value in _DETAIL.findall(text)}
     size = told.get(b"size", told.get(b"num_bytes", b""))
     ends = (told.get(b"kind_src", b""), told.get(b"kind_dst", b""))
@@ -446,7 +474,8 @@ def _copy_details(text: bytes) -> tuple[int, int, int]:
     kind = told.get(b"kind", b"")
     if kind in (b"pageable", b"pinned"):
         pinned = host[kind]
-    return int(size) if size.isdigit() else -1, pinned, work
+    to = told.get(b"dest", b"")
+    return int(size) if size.isdigit() else -1, pinned, work, int(to) if to.isdigit() else -1
 
 
 def _signed(value: int) -> int:

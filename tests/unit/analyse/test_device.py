@@ -13,6 +13,7 @@ from tests.traces import job
 from tests.unit.checks.tracing import traced
 from tfdiag.analyse.analysis import Analysis, analyse
 from tfdiag.analyse.device import reconciled
+from tfdiag.model.measurements import Traced
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Step
 from tfdiag.timeline import condense, read_trace
@@ -126,3 +127,15 @@ def test_without_steps_the_trace_is_not_held_against_the_run():
     found = analyse(replace(measurements, device=Missing("the profiler is taken")))
     assert isinstance(found.step, Step)
     assert found.step.segments["host_to_device"] == Missing("the profiler is taken")
+
+
+def test_without_a_trace_dispatch_on_a_device_is_not_known():
+    """The host's ops end long before the device has computed: a long call tells nothing of either."""
+    measurements = Synthetic(accelerator=True, compute=20 * MS, empty=False).measurements()
+    assert not isinstance(measurements.replay, Missing)
+    seen = replace(measurements.replay, traced=Traced(busy_s=0.01, call_s=(0.021,) * 40))
+    found = analyse(replace(measurements, replay=seen))
+    assert isinstance(found.step, Step)
+    assert isinstance(found.step.segments["launch"], Missing)
+    assert "trace" in found.step.segments["launch"].reason
+    assert found.verdict.code == "inconclusive"

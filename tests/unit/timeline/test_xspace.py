@@ -58,6 +58,40 @@ def test_fields_in_another_order():
     assert line.end.tolist() == [4, 4, 4]
 
 
+def test_lines_that_began_before_the_profiler():
+    """They keep the time of the day, the others count from the profiler's start, which the trace tells."""
+    start = 1_700_000_000 * 10**9
+    device = Plane("/device:GPU:0", {"Stream #1(Compute)": [Event("k", 5, 1)]}, zero=start - 2)
+    host = Plane("/host:CPU", {"main": [Event("a", 5, 1)]}, zero=10)
+    told = Plane("Task Environment", {}, stats={"other": "text", "profile_start_time": start})
+    for planes in ((device, host, told), (told, device, host)):
+        timeline = read(*planes)
+        begins = {line.kind: int(line.start[0]) for line in timeline.lines}
+        assert begins["host"] - begins["device"] == 12
+        assert timeline.warnings == []
+
+
+def test_a_line_with_a_strange_clock_is_left_out():
+    """Without that the times can't be joined, and a trace does not last for days."""
+    near = Plane("/host:CPU", {"a": [Event("a", 0, 1)], "b": [Event("b", 0, 1)]}, zero=100)
+    far = Plane("/device:GPU:0", {"Stream #1(Compute)": [Event("k", 5, 1)]}, zero=10**18)
+    timeline = read(near, far)
+    assert [line.kind for line in timeline.lines] == ["host", "host", "derived"]
+    assert "days away" in timeline.warnings[0]
+
+
+def test_copies_to_another_device():
+    """They are told by their name, or by the device that receives."""
+    events = [
+        Event("MemcpyP2P", 0, 1),
+        Event("MemcpyD2D", 1, 1, {"memcpy_details": "kind_src:device kind_dst:device size:8 dest:1"}),
+        Event("MemcpyD2D", 2, 1, {"memcpy_details": "kind_src:device kind_dst:device size:8 dest:0"}),
+    ]
+    (line,) = read(Plane("/device:GPU:0", {"Stream #1(Compute,MemcpyD2D)": events})).lines
+    assert line.work is not None
+    assert line.work.tolist() == [Work.PEER, Work.PEER, Work.D2D]
+
+
 def test_stats_of_devices():
     """Correlation, op (shared text or its own), bytes, memory and direction of copies."""
     copy = "kind_src:pinned kind_dst:device size:4096 dest:0 async:1"
