@@ -11,7 +11,11 @@ from .harness import Run, Simgpu
 from .truth import Truth, overlap_ns, union_ns
 
 
-def diagnosed(probe: Any, rows: int, width: int, units: int, layers: int) -> Any:
+def diagnosed(
+    probe: Any, rows: int, width: int, units: int, layers: int, fill: float = 0.0, wait_s: float = 0.0
+) -> Any:
+    import time
+
     import keras
     import numpy as np
     import tensorflow as tf
@@ -22,8 +26,15 @@ def diagnosed(probe: Any, rows: int, width: int, units: int, layers: int) -> Any
     hidden = [keras.layers.Dense(units, "relu") for _ in range(layers)]
     model = keras.Sequential([keras.Input((width,)), *hidden, keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
-    x = np.zeros((rows, width), "float32")
+    x = np.full((rows, width), fill, "float32")
     data = tf.data.Dataset.from_tensors((x, np.zeros((rows, 1), "float32"))).repeat(5000)
+
+    def slow(value: Any) -> Any:
+        time.sleep(wait_s)
+        return value
+
+    if wait_s:
+        data = data.map(lambda x, y: (tf.ensure_shape(tf.numpy_function(slow, [x], x.dtype), x.shape), y))
     report = tfdiag.diagnose(model, data, budget=14, progress=probe.mark)
     probe.mark("end")
     step = report.step
@@ -64,14 +75,17 @@ def _alone(one: Truth, *others: Truth) -> int:
     return both - union_ns(start, end)
 
 
-SCENARIOS: dict[str, tuple[str, dict[str, float], tuple[int, int, int, int], str, set[str]]] = {
-    # Each has preset, knobs, shape of the job (rows, width, units, layers), verdict and findings.
-    "default": ("default", {"gflops": 60, "compute": 0}, (256, 512, 512, 4), "compute-bound", set()),
+SCENARIOS: dict[str, tuple[str, dict[str, float], tuple[float, ...], str, set[str]]] = {
+    # Each has preset, knobs, the job (see `diagnosed`), verdict and findings.
+    "compute": ("default", {"gflops": 60, "compute": 0}, (256, 512, 512, 4), "compute-bound", set()),
     "slow bus": (
-        "slow bus", {"compute": 0}, (256, 4096, 64, 2), "transfer-bound",
-        {"oversized-transfer", "pageable-transfer"},
+        "slow bus", {"compute": 0}, (256, 4096, 64, 2, 200.0), "transfer-bound",
+        {"oversized-transfer", "pageable-transfer", "wide-dtype-transfer"},
     ),
     "slow launch": ("slow launch", {}, (16, 64, 64, 6), "launch-bound", {"many-small-kernels"}),
+    "slow input": (
+        "default", {"gflops": 60, "compute": 0}, (256, 512, 256, 2, 0.0, 0.02), "input-bound", {"idle-gpu"},
+    ),
 }  # fmt: skip
 
 
@@ -80,7 +94,7 @@ def test_segments_are_those_of_the_log(simgpu: Simgpu, name: str) -> None:
     """Verdict, findings and what the device did in a step, within a twentieth of the step."""
     preset, knobs, job, verdict, findings = SCENARIOS[name]
     run = simgpu(diagnosed, *job, preset=preset, knobs=knobs)
-    said, truth = run.result, truth_of(run, job[0] * job[1] * 4)
+    said, truth = run.result, truth_of(run, int(job[0] * job[1] * 4))
     assert said["failed"] == []
     assert said["verdict"] == verdict, said["text"]
     assert findings <= set(said["findings"]), said["text"]
@@ -91,3 +105,7 @@ def test_segments_are_those_of_the_log(simgpu: Simgpu, name: str) -> None:
         assert segments[segment] / said["step"] == pytest.approx(truth[segment] / truth["step"], abs=0.05), (
             segment
         )
+    busy = ("device_compute", "host_to_device", "device_to_host")
+    idle = sum(part for segment, part in segments.items() if part is not None and segment not in busy)
+    idle_truth = truth["step"] - sum(truth[segment] for segment in busy)
+    assert idle / said["step"] == pytest.approx(idle_truth / truth["step"], abs=0.05)

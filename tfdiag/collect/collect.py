@@ -24,7 +24,7 @@ from tfdiag.collect.deadline import Deadline
 from tfdiag.collect.device import LEAST, WARM, TracingRecorder
 from tfdiag.collect.environment import read_environment
 from tfdiag.collect.inputs import Input
-from tfdiag.collect.job import batch_facts, describe
+from tfdiag.collect.job import batch_facts, batch_tensors, describe
 from tfdiag.collect.loop import run_own_loop
 from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
 from tfdiag.collect.py_input import measure_py_input
@@ -122,9 +122,11 @@ class _Collection:
         self.folder = folder
         self.tracer = Tracer(folder)
         self.samples: Callable[[], tuple[HostSample, ...]] = tuple
+        self.has_device = False
 
     def run(self, environment: Environment) -> Measurements:
         request, folder = self.request, self.folder
+        self.has_device = any(device.kind != "CPU" for device in environment.devices)
         request.source.cache_folder = str(folder)
         snapshot: Snapshot | None = None
         worker: Worker | None = None
@@ -187,7 +189,7 @@ class _Collection:
             try:
                 live = self._live(worker)
                 with contextlib.suppress(Abandoned):
-                    device = self._trace(worker, environment)
+                    device = self._trace(worker)
                     alone_, batch = self._alone(worker, live)
                     replayed = self._replay(worker, batch, alone_)
                     job = self._with_batch(job, batch)
@@ -324,10 +326,10 @@ class _Collection:
             self.request.source.fresh()["x"], self.request.train_step, recorder, should_stop=should_stop
         )
 
-    def _trace(self, worker: Worker, environment: Environment) -> DeviceTrace | Missing:
+    def _trace(self, worker: Worker) -> DeviceTrace | Missing:
         """Run the job once more for some steps, under the profiler; only where there is a device to see."""
         request = self.request
-        if all(device.kind == "CPU" for device in environment.devices):
+        if not self.has_device:
             return Missing("there is no accelerator, so there is no device timeline")
         if not request.trace:
             return Missing("the caller asked for no trace")
@@ -700,7 +702,8 @@ class _Collection:
         if batch is None:
             return job
         rows, size = batch_facts(batch)
-        return replace(job, batch_size=rows, batch_bytes=size)
+        tensors = batch_tensors(batch) if self.has_device else ()
+        return replace(job, batch_size=rows, batch_bytes=size, tensors=tensors)
 
     def _overrun(self) -> Live | Missing:
         recorder = self.recorder

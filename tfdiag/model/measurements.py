@@ -14,6 +14,7 @@ from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing
 
 __all__ = [
+    "BatchTensor",
     "BoundaryEvent",
     "CallbackTime",
     "Device",
@@ -60,6 +61,19 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchTensor:
+    """A part of a batch, as the input hands it over."""
+
+    name: str
+    dtype: str
+    bytes: int
+    whole: bool = False
+    """Whole numbers only, as far as was looked."""
+    low: Maybe = Missing("not looked at")
+    high: Maybe = Missing("not looked at")
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What is being trained, on what, and how."""
 
@@ -71,6 +85,8 @@ class Job:
     parameters: Maybe = Missing("not counted")
     batch_size: Maybe = Missing("no batch was seen")
     batch_bytes: Maybe = Missing("no batch was seen")
+    tensors: tuple[BatchTensor, ...] = ()
+    """What a batch consists of; empty where there is no device that it would have to be copied to."""
     steps_per_execution: int = 1
     steps_per_epoch: Maybe = Missing("the length of an epoch is not known")
     epochs: int = 1
