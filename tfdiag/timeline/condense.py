@@ -29,7 +29,6 @@ _SEGMENTS = (
     "device_compute", "collective", "host_to_device", "device_to_host", "input_wait", "compile",
     "unexplained", "launch", "host",
 )  # fmt: skip
-"""In order of precedence: a moment belongs to the first that holds."""
 _SERIES = 256
 _BUSIEST = 12
 _QUEUED_NS = 100_000
@@ -192,30 +191,33 @@ def _devices(timeline: Timeline) -> Iterator[_Device]:
 
 def _segments(device: _Device, host: Host, steps: Steps) -> Column:
     """Give ns of each segment in each step: rows are steps, columns `_SEGMENTS`."""
-    compute = device.spans(Work.KERNEL, Work.D2D, Work.MEMSET)
-    states = [
-        compute,
-        device.spans(Work.COLLECTIVE, Work.PEER),
-        device.spans(Work.H2D),
-        device.spans(Work.D2H),
-        host.gets_next,
-        host.compiling,
-        _queued(device, host),
-        host.dispatch,
-        host.python,
-    ]
-    return _exclusive(states, steps, rest="host" if host.known and not steps.whole else "unexplained")
+    return _exclusive(
+        [
+            ("device_compute", device.spans(Work.KERNEL, Work.D2D, Work.MEMSET)),
+            ("collective", device.spans(Work.COLLECTIVE, Work.PEER)),
+            ("host_to_device", device.spans(Work.H2D)),
+            ("device_to_host", device.spans(Work.D2H)),
+            ("input_wait", host.gets_next),
+            ("compile", host.compiling),
+            ("unexplained", _queued(device, host)),
+            ("launch", host.dispatch),
+            ("host", host.python),
+        ],
+        steps,
+        rest="host" if host.known and not steps.whole else "unexplained",
+    )
 
 
-def _exclusive(states: list[Spans], steps: Steps, rest: str) -> Column:
+def _exclusive(states: list[tuple[str, Spans]], steps: Steps, rest: str) -> Column:
+    """Give each moment to the first of the states that holds, and what is left to `rest`."""
     # Moments may be there twice: what lies between them then counts nothing.
-    points = np.concatenate([*(part for spans in states for part in spans), steps.start, steps.end])
+    points = np.concatenate([*(part for _, spans in states for part in spans), steps.start, steps.end])
     points.sort(kind="stable")
     points = points[(points >= steps.start[0]) & (points <= steps.end[-1])]
     at, lasts = points[:-1], np.diff(points)
     code = np.full(len(at), _SEGMENTS.index(rest), np.int64)
-    for index in range(len(states) - 1, -1, -1):
-        code[intervals.inside(states[index], at)] = index
+    for segment, spans in reversed(states):
+        code[intervals.inside(spans, at)] = _SEGMENTS.index(segment)
     step = np.searchsorted(steps.start, at, "right") - 1
     flat = np.bincount(step * len(_SEGMENTS) + code, lasts, minlength=len(steps.start) * len(_SEGMENTS))
     result: Column = flat.reshape(len(steps.start), len(_SEGMENTS))
@@ -336,24 +338,19 @@ def _of_the_host(
         bounds = steps[name]
         if bounds is None or not len(host.processing.start):
             continue
-        states = [
-            host.processing,
-            EMPTY,
-            EMPTY,
-            EMPTY,
-            host.gets_next,
-            host.compiling,
-            EMPTY,
-            host.dispatch,
-            host.python,
-        ]
-        rows.append(
-            (
-                bounds,
-                _exclusive(states, bounds, rest="unexplained" if bounds.whole else "host"),
-                _wait(host, bounds),
-            )
+        split = _exclusive(
+            [
+                # While a step waits for its batch, the ops that run are the input's.
+                ("input_wait", host.gets_next),
+                ("compile", host.compiling),
+                ("device_compute", host.processing),
+                ("launch", host.dispatch),
+                ("host", host.python),
+            ],
+            bounds,
+            rest="unexplained" if bounds.whole else "host",
         )
+        rows.append((bounds, split, _wait(host, bounds)))
     return rows
 
 

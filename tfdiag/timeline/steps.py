@@ -79,9 +79,9 @@ def host_of(timeline: Timeline, host: str) -> Host:
     marks = words.matching(names, words.DISPATCH)
     dispatch = [union(*_picked(lines, marks)), union(start, end)]
     dispatch += [union(*_picked(lines, words.matching(names, words.LAUNCH_CALL)))]
-    processing = union(*_picked(lines, words.matching(names, words.PROCESSING)))
-    # A function may return while its ops still run on threads that launch.
     processes = words.matching(names, words.PROCESSING)
+    processing = _of_the_step(timeline, lines, processes)
+    # A function may return while its ops still run on threads that launch.
     dispatch.append(union(*_picked(calls, processes)))
     if not len(dispatch[0].start):
         dispatch.append(processing)
@@ -101,33 +101,38 @@ def host_of(timeline: Timeline, host: str) -> Host:
 
 
 def _gets_next(timeline: Timeline, lines: list[Line]) -> Spans:
-    """Find when a step asked for its batch; a prefetch in the background asks too, but no step waits then."""
-    chosen = words.matching(
-        timeline.names, words.TF1_GETS_NEXT if timeline.form != "XSpace" else words.GETS_NEXT
-    )
+    """Find when a step asked for its batch."""
+    pattern = words.GETS_NEXT if timeline.form == "XSpace" else words.TF1_GETS_NEXT
+    found = _of_the_step(timeline, lines, words.matching(timeline.names, pattern))
+    if len(found.start):
+        return found
+    return union(*_picked(lines, words.matching(timeline.names, words.ITERATOR)))
+
+
+def _of_the_step(timeline: Timeline, lines: list[Line], chosen: Column) -> Spans:
+    """Find events that are the step's own: the input runs functions too, and prefetches in the background."""
     runs = words.matching(timeline.names, words.RUN)
-    steps = [
-        line.run[np.isin(line.label, runs)]
-        for line in lines
-        if line.run is not None and np.isin(line.label, runs).any()
-    ]
-    ours = np.unique(np.concatenate(steps)) if steps else np.empty(0, np.int64)
+    caller = _caller(lines, runs)
+    ours = np.empty(0, np.int64)
+    if caller is not None and caller.run is not None:
+        ours = np.unique(caller.run[np.isin(caller.label, runs) & (caller.run != -1)])
     foreground, every = [], []
     for line in lines:
         rows = np.isin(line.label, chosen)
         if not rows.any():
             continue
         every.append(union(line.start[rows], line.end[rows]))
-        mine = rows.copy()
-        if not np.isin(line.label, runs).any():
-            mine &= np.isin(line.run, ours) if line.run is not None else False
-        foreground.append(union(line.start[mine], line.end[mine]))
+        if line is not caller:
+            rows &= np.isin(line.run, ours) if line.run is not None else False
+        foreground.append(union(line.start[rows], line.end[rows]))
     found = joined(foreground)
-    if len(found.start):
-        return found
-    if every:
-        return joined(every)
-    return union(*_picked(lines, words.matching(timeline.names, words.ITERATOR)))
+    return found if len(found.start) else joined(every)
+
+
+def _caller(lines: list[Line], runs: Column) -> Line | None:
+    """Give the thread that calls the step: functions run functions, and it has most to do with them."""
+    took = [length(union(*_picked([line], runs))) for line in lines]
+    return lines[int(np.argmax(took))] if any(took) else None
 
 
 def find_steps(timeline: Timeline, host: str) -> Steps | None:
@@ -190,12 +195,11 @@ def _functions(timeline: Timeline, lines: list[Line], devices: list[Line]) -> St
             best = took, function_name, start, end
     if best is not None:
         return _following(devices, best[2], best[3], f"calls of the function {best[1].strip('_')}")
-    # Functions run functions, on other threads: the one that calls the step has most to do with them.
     runs = words.matching(names, words.RUN)
-    spans = [union(*_picked([line], runs)) for line in lines]
-    if not any(len(each.start) for each in spans):
+    caller = _caller(lines, runs)
+    if caller is None:
         return None
-    start, end = _picked([lines[int(np.argmax([length(each) for each in spans]))]], runs)
+    start, end = _picked([caller], runs)
     took_each = end - start
     long = took_each >= 0.1 * np.max(took_each)
     return _following(devices, *_outermost(start[long], end[long]), "runs of a function on the host")

@@ -18,6 +18,8 @@ _STREAM = re.compile(
 )
 _SUMMARY = "stream:all"
 _HOST = "host"
+_FAR_US = 1e16
+"""Later than this no clock is: times from 1970 on are a tenth of it."""
 
 
 def is_timeline(data: Any) -> bool:
@@ -54,6 +56,9 @@ def read_tf1(data: dict[str, Any], source: str) -> Timeline:
         try:
             start, took = float(event["ts"]), float(event.get("dur", 0))
         except (KeyError, TypeError, ValueError):
+            timeline.extra += 1
+            continue
+        if not (abs(start) < _FAR_US and abs(took) < _FAR_US):  # nor what is no number
             timeline.extra += 1
             continue
         details = event.get("args")

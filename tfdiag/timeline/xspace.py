@@ -360,10 +360,9 @@ class _Reader:
         sample = self._stats(plane, at[first], end[first])
         known = list(self.known)
         present = line.label[first].tolist()
-        runs = np.array(
-            [bool(words.RUN.match(known[one]) or words.GETS_NEXT.match(known[one])) for one in present]
-        )
-        told = (sample.correlation >= 0) | (sample.step >= 0) | (runs & (sample.run >= 0))
+        with_runs = (words.RUN, words.GETS_NEXT, words.PROCESSING)
+        runs = np.array([any(pattern.match(known[one]) for pattern in with_runs) for one in present])
+        told = (sample.correlation >= 0) | (sample.step >= 0) | (runs & (sample.run != -1))
         rows = np.flatnonzero(told[inverse])
         if not len(rows):
             return
@@ -371,7 +370,7 @@ class _Reader:
         for column, values in (
             ("correlation", stats.correlation), ("step", stats.step), ("run", stats.run),
         ):  # fmt: skip
-            if (values >= 0).any():
+            if (values != -1).any():  # numbers of runs are drawn from all of 64 bits
                 whole = np.full(len(line.label), -1, np.int64)
                 whole[rows] = values
                 setattr(line, column, whole)

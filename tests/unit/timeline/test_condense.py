@@ -107,10 +107,10 @@ def test_a_prefetch_in_the_background_is_no_wait():
     main, other, kernels = [], [], []
     for number in range(5):
         at = number * 10 * MS
-        main.append(Event("FunctionRun", at, 8 * MS, {"id": number}))
+        main.append(Event("FunctionRun", at, 8 * MS, {"id": -10 - number}))
         main.append(Event("IteratorGetNext/_7:_Send", at, 8 * MS))
         other.append(Event("IteratorGetNextOp::DoCompute", at, 10 * MS, {"id": 1000 + number}))
-        other.append(Event("IteratorGetNextOp::DoCompute", at, 2 * MS, {"id": number}))
+        other.append(Event("IteratorGetNextOp::DoCompute", at, 2 * MS, {"id": -10 - number}))
         kernels.append(Event("gemm", at + 3 * MS, 5 * MS))
     # Events of one thread nest; here each is on a thread of its own.
     lines = {"main": main, "asks/1": other[0::2], "asks/2": other[1::2]}
@@ -180,11 +180,14 @@ def test_no_event_of_a_device_says_how_to_get_some():
 
 
 def test_without_an_accelerator_the_host_computes():
-    """The ops' own time on the host is the computing there."""
-    main = [Event("FunctionRun", at * 10 * MS, 9 * MS, {"id": at}) for at in range(4)]
-    ops = [Event("ExecutorState::Process", at * 10 * MS + MS, 7 * MS) for at in range(4)]
-    trace = condensed(space(Plane("/host:CPU", {"main": main, "pool": ops})))
-    assert in_ms(steps_of(trace)) == {"device_compute": 7, "launch": 2, "host": 1}
+    """The step's own ops compute there; those of the input run beside it and while it waits."""
+    main = [Event("FunctionRun", at * 10 * MS, 9 * MS, {"id": at - 9}) for at in range(4)]
+    gets = [Event("IteratorGetNextOp::DoCompute", at * 10 * MS, 2 * MS, {"id": at - 9}) for at in range(4)]
+    ops = [Event("ExecutorState::Process", at * 10 * MS + MS, 7 * MS, {"id": at - 9}) for at in range(4)]
+    other = [Event("ExecutorState::Process", at * 10 * MS, 10 * MS, {"id": 50 + at}) for at in range(4)]
+    lines = {"main": main, "get": gets, "pool": ops, "the input's pool": other}
+    trace = condensed(space(Plane("/host:CPU", lines)))
+    assert in_ms(steps_of(trace)) == {"device_compute": 6, "input_wait": 2, "launch": 1, "host": 1}
     assert trace.devices == ()
 
 

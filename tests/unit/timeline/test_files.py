@@ -123,6 +123,16 @@ def _timeline_of(*lanes: tuple[str, list[tuple[str, str, int, int]]]) -> bytes:
     return json.dumps({"traceEvents": events}).encode()
 
 
+def test_times_that_are_none_are_no_events():
+    """Infinite, missing or of words: counted, and left out."""
+    lane = ("/gpu:0/stream:7 Compute", [("MatMul", "a/MatMul", 1000, 400)])
+    good = json.loads(_timeline_of(lane))
+    for ts in (float("inf"), float("nan"), 1e300, "soon", None):
+        good["traceEvents"].append({"ph": "X", "name": "b", "pid": 0, "tid": 0, "ts": ts, "dur": 1})
+    trace = condense(read_trace(json.dumps(good).encode()))
+    assert trace.events == {"kernels": 1, "marks for the viewer": 7}
+
+
 @pytest.mark.parametrize(
     "prefix", ["/gpu:0/", "/job:localhost/replica:0/task:0/device:GPU:0/", "/device:GPU:0/"]
 )
