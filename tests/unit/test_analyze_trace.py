@@ -46,6 +46,16 @@ def test_no_check_fails_on_a_trace():
         assert "nothing was run" in undecided["slow-callback"]
 
 
+def test_a_wait_for_input_is_a_finding():
+    """A trace does not tell the stages of the input, and the report says what does."""
+    report = tfdiag.analyze_trace(job(wait=9 * MS))
+    (found,) = [finding for finding in report.findings if finding.check == "unknown-input"]
+    assert (
+        found.detail == "A trace does not tell the stages of the input; tfdiag.diagnose(model, dataset) does"
+    )
+    assert "for input" in next(one.title for one in report.findings if one.check == "idle-gpu")
+
+
 def test_healthy_traces_have_no_findings():
     """A device that computes nearly all the time is told nothing but that."""
     report = tfdiag.analyze_trace(job(host=MS // 4, kernel=5 * MS, copy=MS // 2))
