@@ -50,7 +50,8 @@ def test_a_wait_for_input_is_a_finding():
     """A trace does not tell the stages of the input, and the report says what does."""
     report = tfdiag.analyze_trace(job(wait=9 * MS))
     (found,) = [finding for finding in report.findings if finding.check == "unknown-input"]
-    assert (
+    advice = "A trace does not tell the stages of the input; tfdiag.diagnose(model, dataset) does"
+    assert found.detail == advice
         found.detail == "A trace does not tell the stages of the input; tfdiag.diagnose(model, dataset) does"
     )
     assert "for input" in next(one.title for one in report.findings if one.check == "idle-gpu")
