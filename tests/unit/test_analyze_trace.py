@@ -52,8 +52,6 @@ def test_a_wait_for_input_is_a_finding():
     (found,) = [finding for finding in report.findings if finding.check == "unknown-input"]
     advice = "A trace does not tell the stages of the input; tfdiag.diagnose(model, dataset) does"
     assert found.detail == advice
-        found.detail == "A trace does not tell the stages of the input; tfdiag.diagnose(model, dataset) does"
-    )
     assert "for input" in next(one.title for one in report.findings if one.check == "idle-gpu")
 
 
