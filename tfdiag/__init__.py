@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfdiag.model.report import Finding, Suggestion
     from tfdiag.monitor.callback import DiagnosticsCallback
     from tfdiag.render.report import Report, load
+    from tfdiag.traces import analyze_trace
 
 __all__ = [
     "DiagnosticsCallback",
@@ -24,6 +25,7 @@ __all__ = [
     "Suggestion",
     "TfdiagError",
     "__version__",
+    "analyze_trace",
     "diagnose",
     "load",
 ]
@@ -33,6 +35,7 @@ _LAZY = {
     "Finding": "tfdiag.model.report",
     "Report": "tfdiag.render.report",
     "Suggestion": "tfdiag.model.report",
+    "analyze_trace": "tfdiag.traces",
     "diagnose": "tfdiag.diagnosis",
     "load": "tfdiag.render.report",
 }

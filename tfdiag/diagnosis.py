@@ -36,7 +36,7 @@ def diagnose(
     budget: float = 60.0,
     steps: int | None = None,
     verify: bool = True,  # noqa: ARG001  # trials are not built yet: see the note in the report
-    trace: Literal["auto"] | bool = "auto",  # noqa: ARG001  # nor are traces
+    trace: Literal["auto"] | bool = "auto",
     ignore: Iterable[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Report:
@@ -44,13 +44,15 @@ def diagnose(
 
     Takes what `fit` takes: a `tf.data.Dataset`, arrays (`x`, `y=`), a PyDataset or a generator as
     `dataset`, everything else in `fit_kwargs`. A loop of your own is diagnosed by its step: `train_step=`
-    is called with one batch after another. It returns within `budget` seconds. Model, optimizer, callbacks
+    is called with one batch after another. Where there is a device, some steps are traced, unless `trace` is
+    false. It returns within `budget` seconds. Model, optimizer, callbacks
     and dataset are left as they were.
     """
     request = _checked(
         model, _one_of(dataset, x), y, batch_size, dict(fit_kwargs or {}), train_step, budget, steps
     )
     request.progress = progress
+    request.trace = bool(trace)
     ignored = check_ids(ignore)
     measurements = collect(request, DiagnosticsCallback.recording)
     analysis = analyse(measurements)

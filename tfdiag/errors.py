@@ -7,6 +7,10 @@ TfdiagError
 │   └── DatasetError         the dataset is empty or of a wrong structure
 ├── JobError                 the caller's job failed while it was measured; the cause is chained
 ├── SnapshotError            the state of the model can't be kept, so nothing was run
+├── TraceError               a trace can't be analysed
+│   ├── TraceFormError       it is no trace, of an unknown form, cut or damaged
+│   ├── TraceEmptyError      it holds no events
+│   └── TraceLimitError      it is larger than the limit
 └── ReportError              a file that is not a report, or of an unknown version
 """
 
@@ -20,6 +24,10 @@ __all__ = [
     "SnapshotError",
     "TensorFlowMissingError",
     "TfdiagError",
+    "TraceEmptyError",
+    "TraceError",
+    "TraceFormError",
+    "TraceLimitError",
     "UsageError",
 ]
 
@@ -54,6 +62,22 @@ class JobError(TfdiagError):
 
 class SnapshotError(TfdiagError):
     """The state of the model can't be kept, so the job was not run."""
+
+
+class TraceError(TfdiagError):
+    """A trace can't be analysed."""
+
+
+class TraceFormError(TraceError):
+    """It is no trace, of an unknown form, cut or damaged."""
+
+
+class TraceEmptyError(TraceError):
+    """It holds no events."""
+
+
+class TraceLimitError(TraceError):
+    """It is larger than the limit, which can be raised."""
 
 
 class ReportError(TfdiagError, ValueError):

@@ -12,6 +12,7 @@ from tfdiag.analyse.breakdown import (
     input_facts,
     replay_facts,
 )
+from tfdiag.analyse.device import DeviceFacts, device_facts, traced_step
 from tfdiag.analyse.pipeline import PipelineModel, filling, pipeline_model
 from tfdiag.analyse.steady import Boundary, Steady, steady_state
 from tfdiag.analyse.verdict import contention, crosses, judge
@@ -36,6 +37,7 @@ class Analysis:
     verdict: Verdict
     filling: str = ""
     """The cache that was being filled for the first time all the while; empty if there is none."""
+    device: DeviceFacts | Missing = Missing("the device was not traced")
     contended_s: float = 0.0
     """Seconds of a step by which the input's own work holds it up, beside what it waits."""
 
@@ -79,7 +81,11 @@ def analyse(measurements: Measurements) -> Analysis:
     steady: Steady | Missing = live if isinstance(live, Missing) else steady_state(live, measurements.job)
     replay = replay_facts(measurements.replay)
     alone = input_facts(measurements.input_alone)
-    step: Step | Missing = steady if isinstance(steady, Missing) else break_down(measurements, steady, replay)
+    step: Step | Missing = (
+        _traced(measurements, steady)
+        if isinstance(steady, Missing)
+        else break_down(measurements, steady, replay)
+    )
     passed = isinstance(steady, Steady) and isinstance(steady.boundary, Boundary) and steady.boundary.followed
     batches = 0 if isinstance(live, Missing) else len(live.start_s) * live.steps_per_call
     fills = "" if passed else filling(measurements.pipeline, batches)
@@ -95,4 +101,12 @@ def analyse(measurements: Measurements) -> Analysis:
         verdict=judge(measurements, step, fills, contended),
         filling=fills,
         contended_s=contended,
+        device=device_facts(measurements.device, 1 if isinstance(live, Missing) else live.steps_per_call),
     )
+
+
+def _traced(measurements: Measurements, missing: Missing) -> Step | Missing:
+    """Give the step as a trace alone tells it, where nothing was run."""
+    if measurements.job.loop != "unknown" or isinstance(measurements.device, Missing):
+        return missing
+    return traced_step(measurements.device)

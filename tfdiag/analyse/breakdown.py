@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tfdiag import stats
+from tfdiag.analyse.device import Call, reconciled, traced_call
 from tfdiag.analyse.steady import Boundary, Steady
+from tfdiag.model.device import DeviceTrace
 from tfdiag.model.measurements import InputAlone, Measurements, Replay, Traced
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Bounds, HostItem, Step
@@ -19,6 +21,7 @@ __all__ = ["InputFacts", "ReplayFacts", "bounds_of", "break_down", "input_facts"
 _WAIT_OVER_ALONE = 1.5
 """How much longer a batch may take beside a running step than alone."""
 _STRETCH_LEAST = 5
+_NEEDS_DEVICE = "dispatch is told from what a device computes by its trace only"
 _NO_BUS = "there is no accelerator, so nothing crosses a bus"
 
 
@@ -117,11 +120,17 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
     assert not isinstance(live, Missing)
     per_step = 1.0 / live.steps_per_call
     boundary, per_call = _boundary_per_call(steady)
+    if _accelerated(measurements) and not isinstance(replay, Missing):
+        # The host's trace tells when the host worked, and a device works on its own.
+        unknown = Missing(_NEEDS_DEVICE)
+        empty = unknown if isinstance(replay.empty, Missing) else replay.empty
+        replay = replace(replay, dispatch=unknown, empty=empty)
     wait, device, launch, unexplained = _inside_the_call(
         steady, replay, input_facts(measurements.input_alone), live.steps_per_call
     )
     restart = boundary.restart_s * per_call if boundary is not None else 0.0
-    items = _host_items(steady, boundary, per_call)
+    traced = _traced(measurements, steady)
+    items = _host_items(steady, boundary, per_call, 1.0 if isinstance(traced, Missing) else traced.host_share)
     host = sum(item.per_step.value for item in items)
     total = steady.period.value + restart
     if boundary is not None:
@@ -139,7 +148,7 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
     compiled: Maybe = Quantity(steady.compile_s, "s", source="calls that traced", count=steady.traces)
     if job.run_eagerly or job.loop == "custom":
         compiled = Missing("traces are not counted in this kind of loop")
-    crossing = Missing(_NO_BUS if not _accelerated(measurements) else "device timelines are not read yet")
+    crossing = Missing(_NO_BUS if not _accelerated(measurements) else _untraced(traced))
     segments: dict[str, Maybe] = {
         "input_wait": wait,
         "host_to_device": crossing,
@@ -152,6 +161,10 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
         "compile": compiled,
         "unexplained": unexplained,
     }  # fmt: skip
+    if isinstance(traced, Call):
+        segments.update(traced.segments)
+        if isinstance(wait := segments["input_wait"], Quantity) and restart:
+            segments["input_wait"] = replace(wait, value=wait.value + restart)
     half = (steady.period.high - steady.period.low) / 2
     return Step(
         mean_s=total * per_step,
@@ -180,6 +193,26 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
             else measurements.input_alone
         ),
     )
+
+
+def _traced(measurements: Measurements, steady: Steady) -> Call | Missing:
+    """Split a call by its trace, where a device was traced."""
+    trace = measurements.device
+    steps = traced_call(trace)
+    if isinstance(steps, Missing):
+        return steps
+    assert isinstance(trace, DeviceTrace)
+    return reconciled(
+        steps,
+        period_s=steady.period.value - steady.compile_s,
+        between_s=steady.between.value,
+        wait_s=steady.wait.value if isinstance(steady.wait, Estimate) else None,
+        traced_wait_s=trace.input_wait_s,
+    )
+
+
+def _untraced(traced: Call | Missing) -> str:
+    return traced.reason if isinstance(traced, Missing) else ""
 
 
 def _accelerated(measurements: Measurements) -> bool:
@@ -315,7 +348,10 @@ def _without_replay(steady: Steady, inside: float, missing: Missing) -> tuple[Ma
     )
 
 
-def _host_items(steady: Steady, boundary: Boundary | None, per_call: float) -> list[HostItem]:
+def _host_items(
+    steady: Steady, boundary: Boundary | None, per_call: float, idle_share: float = 1.0
+) -> list[HostItem]:
+    """List what the host does between calls; `idle_share` of that the device has nothing to do."""
     items = []
     spent = 0.0
     for share in steady.callbacks:
@@ -342,6 +378,8 @@ def _host_items(steady: Steady, boundary: Boundary | None, per_call: float) -> l
             "the training loop itself, between steps",
         )
     )
+    if idle_share < 1.0:
+        items = [HostItem(i.name, i.per_step.scaled(idle_share), i.note) for i in items]
     if boundary is None:
         return items
     rest = boundary.total_s - boundary.validation_s

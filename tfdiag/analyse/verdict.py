@@ -119,6 +119,8 @@ def _may_be_dispatch(measurements: Measurements, step: Step) -> bool:
     if not isinstance(step.segments["launch"], Missing):
         return False
     job = measurements.job
+    if any(device.kind != "CPU" for device in measurements.environment.devices):
+        return True  # a device computes while the host dispatches: a long call tells nothing
     per_call = _seconds(step, "device_compute") * job.steps_per_execution
     return job.run_eagerly or per_call < _GRAPH_DISPATCH_S / VERDICT_SHARE
 
@@ -181,6 +183,8 @@ def _missing(measurements: Measurements, step: Step) -> tuple[str, ...]:
         value = step.segments[name]
         if isinstance(value, Missing):
             reasons.append(f"{name}: {value.reason}")
+    if measurements.job.loop == "unknown":
+        return tuple(reasons)  # nothing more can be measured of a trace from elsewhere
     for label, part in (("replay", measurements.replay), ("input alone", measurements.input_alone)):
         if isinstance(part, Missing):
             reasons.append(f"{label}: {part.reason}")

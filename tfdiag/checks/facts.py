@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.device import DeviceFacts
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 from tfdiag.analyse.prediction import Load, feed
 from tfdiag.checks.registry import Undecided
+from tfdiag.model.device import Copies
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Evidence
 
 __all__ = [
-    "COST_SHARE", "Bottleneck", "bottleneck", "input_wait", "pipeline", "share", "stage_evidence",
-    "wait_evidence", "waits",
+    "COST_SHARE", "Bottleneck", "bottleneck", "bytes_evidence", "copy_evidence", "device", "input_wait",
+    "mean", "pipeline", "segment", "share", "stage_evidence", "wait_evidence", "waits", "watched",
 ]  # fmt: skip
 
 COST_SHARE = 0.05
@@ -121,3 +123,53 @@ def wait_evidence(analysis: Analysis, threshold: float) -> Evidence:
         )
         return Evidence("wait for input and for what its work takes from the step", lost, limit, "above")
     return Evidence("wait for input per step", wait, limit, "above")
+
+
+def watched(analysis: Analysis) -> None:
+    """Make sure that a job was run and looked at, and not a trace alone."""
+    if isinstance(analysis.measurements.live, Missing):
+        raise Undecided(analysis.measurements.live.reason)
+
+
+def mean(analysis: Analysis) -> float:
+    """Give the mean step."""
+    assert not isinstance(analysis.step, Missing)
+    return analysis.step.mean_s
+
+
+def device(analysis: Analysis) -> DeviceFacts | None:
+    """Give what was traced of the device, None where there is none, or say why nothing was traced."""
+    if isinstance(analysis.device, Missing):
+        if all(each.kind == "CPU" for each in analysis.measurements.environment.devices):
+            return None
+        raise Undecided(analysis.device.reason)
+    return analysis.device
+
+
+def segment(analysis: Analysis, name: str) -> float:
+    """Give the seconds of a segment, or say why they are not known."""
+    assert not isinstance(analysis.step, Missing)
+    value = analysis.step.segments[name]
+    if isinstance(value, Missing):
+        raise Undecided(f"{name} is not known: {value.reason}")
+    return value.value
+
+
+def copy_evidence(analysis: Analysis, threshold: float) -> Evidence:
+    """Show for how long the device does nothing but wait for copies, against the threshold."""
+    return Evidence(
+        "the device waits for copies to it, per step",
+        Quantity(segment(analysis, "host_to_device"), "s", source="device trace"),
+        Quantity(threshold * mean(analysis), "s", origin="given"),
+        "above",
+    )
+
+
+def bytes_evidence(traced: DeviceFacts, copies: Copies) -> list[Evidence]:
+    """Show how much crosses the bus in a step and how fast, where the trace tells."""
+    if isinstance(copies.bytes, Missing) or isinstance(copies.bandwidth, Missing):
+        return []
+    return [
+        Evidence("bytes to the device per step", copies.bytes.scaled(traced.per_step(1.0))),
+        Evidence("bandwidth", copies.bandwidth),
+    ]

@@ -21,9 +21,10 @@ import numpy as np
 from tfdiag import stats
 from tfdiag.collect import alone, replay
 from tfdiag.collect.deadline import Deadline
+from tfdiag.collect.device import LEAST, WARM, TracingRecorder
 from tfdiag.collect.environment import read_environment
 from tfdiag.collect.inputs import Input
-from tfdiag.collect.job import batch_facts, describe
+from tfdiag.collect.job import batch_facts, batch_tensors, describe
 from tfdiag.collect.loop import run_own_loop
 from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
 from tfdiag.collect.py_input import measure_py_input
@@ -37,6 +38,7 @@ from tfdiag.compat import host, keras, tensorflow, tfdata
 from tfdiag.compat.profiler import Tracer
 from tfdiag.compat.stamps import Stamps, can_be_stamped
 from tfdiag.errors import DatasetError, JobError, TfdiagError
+from tfdiag.model.device import DeviceTrace
 from tfdiag.model.measurements import (
     Environment,
     HostSample,
@@ -59,6 +61,8 @@ _ALONE_SHARE = 0.2
 _ALONE_AT_MOST_S = 3.0
 _REPLAY_SHARE = 0.4
 _REPLAY_AT_MOST_S = 5.0
+_TRACE_SHARE = 0.3
+_TRACE_AT_MOST_S = 4.0
 _SAMPLES_SHARE = 0.8
 _SAMPLES_AT_MOST_S = 8.0
 _GRACE_SHARE = 0.05
@@ -89,6 +93,8 @@ class Request:
     clock: Callable[[], float]
     callbacks: list[Any] = field(default_factory=list)
     progress: Callable[[str], None] | None = None
+    trace: bool = True
+    """Trace some steps where there is a device to see."""
 
 
 def collect(request: Request, make_callback: Callable[[Recorder], Any]) -> Measurements:
@@ -117,9 +123,11 @@ class _Collection:
         self.folder = folder
         self.tracer = Tracer(folder)
         self.samples: Callable[[], tuple[HostSample, ...]] = tuple
+        self.has_device = False
 
     def run(self, environment: Environment) -> Measurements:
         request, folder = self.request, self.folder
+        self.has_device = any(device.kind != "CPU" for device in environment.devices)
         request.source.cache_folder = str(folder)
         snapshot: Snapshot | None = None
         worker: Worker | None = None
@@ -176,12 +184,14 @@ class _Collection:
         pipeline: Pipeline | Missing | None = None
         alone_: InputAlone | Missing = Missing("the budget was used up by the job itself")
         replayed: Replay | Missing = Missing("the budget was used up by the job itself")
+        device: DeviceTrace | Missing = Missing("the budget was used up by the job itself")
         gpus = GpuSampler(self.request.clock, environment.devices)
         with HostSampler(self.request.clock) as sampler, gpus:
             self.samples = sampler.samples
             try:
                 live = self._live(worker)
                 with contextlib.suppress(Abandoned):
+                    device = self._trace(worker)
                     alone_, batch = self._alone(worker, live)
                     replayed = self._replay(worker, batch, alone_)
                     job = self._with_batch(job, batch)
@@ -216,6 +226,7 @@ class _Collection:
                 budget_s=Quantity(self.request.budget_s, "s", origin="given"),
             ),
             host=host,
+            device=device,
             gpu=gpus.telemetry(),
         )
 
@@ -251,22 +262,28 @@ class _Collection:
         return self.recorder.live()
 
     def _fit(self) -> None:
+        assert self.recorder is not None
+        self._fit_with(self.recorder, validate=True)
+
+    def _fit_with(self, recorder: Recorder, *, validate: bool) -> None:
         request = self.request
         kwargs = dict(request.fit_kwargs)
         for name in ("x", "y", "sample_weight", "batch_size"):
             kwargs.pop(name, None)
-        assert self.recorder is not None
-        recorder = self.recorder
         callback = self.make_callback(recorder)
         callbacks = [*request.callbacks, callback]
         kwargs["callbacks"] = callbacks
         kwargs["verbose"] = 0
         kwargs["epochs"] = self._epochs(kwargs)
+        if not validate:
+            kwargs.pop("validation_data", None)
+            kwargs.pop("validation_split", None)
         if "validation_data" in kwargs:
             kwargs["validation_data"] = request.source.copied(kwargs["validation_data"])
             kwargs["validation_freq"] = 1
         try:
-            request.model.fit(**self._stamped(request.source.fresh()), **kwargs)
+            data = request.source.fresh()
+            request.model.fit(**(self._stamped(data) if validate else data), **kwargs)
         finally:
             callback.close()
             callback.take_down()
@@ -304,13 +321,59 @@ class _Collection:
 
     def _own_loop(self) -> None:
         assert self.recorder is not None
+        self._loop_with(self.recorder, lambda: self.stopping)
+
+    def _loop_with(self, recorder: Recorder, should_stop: Callable[[], bool]) -> None:
         assert self.request.train_step is not None
         run_own_loop(
-            self.request.source.fresh()["x"],
-            self.request.train_step,
-            self.recorder,
-            should_stop=lambda: self.stopping,
+            self.request.source.fresh()["x"], self.request.train_step, recorder, should_stop=should_stop
         )
+
+    def _trace(self, worker: Worker) -> DeviceTrace | Missing:
+        """Run the job once more for some steps, under the profiler; only where there is a device to see."""
+        request = self.request
+        if not self.has_device:
+            return Missing("there is no accelerator, so there is no device timeline")
+        if not request.trace:
+            return Missing("the caller asked for no trace")
+        if request.source.one_shot or request.source.exhausts:
+            return Missing("the input can be read only once, and the run has used it")
+        assert self.recorder is not None
+        periods = self.recorder.periods()
+        room = self.deadline.share(_TRACE_SHARE, _TRACE_AT_MOST_S) - request.clock()
+        if len(periods) and float(np.median(periods)) * (WARM + LEAST + 1) > room:
+            return Missing("some more steps, traced, would not fit into the budget")
+        self._say("tracing the device")
+        done = False
+
+        def enough() -> None:
+            nonlocal done
+            done = True
+            if request.train_step is None:
+                request.model.stop_training = True
+
+        with self._phase("tracing the device"):
+            recorder = TracingRecorder(
+                request.clock,
+                self.tracer,
+                steps_per_call=keras.steps_per_execution(request.model) if request.train_step is None else 1,
+                until=self.deadline.share(_TRACE_SHARE, _TRACE_AT_MOST_S),
+                on_done=enough,
+                should_stop=lambda: self.stopped_hard,
+            )
+
+            def work() -> DeviceTrace | Missing:
+                if request.train_step is not None:
+                    self._loop_with(recorder, lambda: done or self.stopped_hard)
+                else:
+                    self._fit_with(recorder, validate=False)
+                return recorder.trace()
+
+            try:
+                traced: DeviceTrace | Missing = self._guarded(worker, work, "tracing the device")
+            except EndOfRun:
+                return Missing("the budget ended while the device was traced")
+            return traced
 
     def _look(self, recorder: Recorder) -> None:
         """Decide after every few calls whether the run has seen enough."""
@@ -642,7 +705,8 @@ class _Collection:
         if batch is None:
             return job
         rows, size = batch_facts(batch)
-        return replace(job, batch_size=rows, batch_bytes=size)
+        tensors = batch_tensors(batch) if self.has_device else ()
+        return replace(job, batch_size=rows, batch_bytes=size, tensors=tensors)
 
     def _overrun(self) -> Live | Missing:
         recorder = self.recorder

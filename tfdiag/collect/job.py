@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tfdiag.collect.inputs import Input
 from tfdiag.compat import keras, tensorflow, tfdata
-from tfdiag.model.measurements import Job
+from tfdiag.model.measurements import BatchTensor, Job
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["batch_facts", "describe"]
+__all__ = ["batch_facts", "batch_tensors", "describe"]
+
+_LOOKED_AT = 1_000_000
+"""Numbers of a tensor; enough to see what they are, and quick."""
 
 
 def describe(
@@ -108,6 +114,38 @@ def batch_facts(batch: Any) -> tuple[Maybe, Maybe]:
             count *= int(length or 0)
         total += int(size) * count
     return rows, Quantity(float(total), "B", source="first batch")
+
+
+def batch_tensors(batch: Any) -> tuple[BatchTensor, ...]:
+    """Give the dense tensors of a batch: type, bytes, and what numbers they hold."""
+    return tuple(
+        _tensor(f"part {index}" if index else "the first part", part)
+        for index, part in enumerate(_flat(batch))
+        if hasattr(part, "dtype") and not isinstance(getattr(part, "values", None), tuple)
+    )
+
+
+def _tensor(name: str, part: Any) -> BatchTensor:
+    dtype: Any = part.dtype
+    kind = str(getattr(dtype, "name", dtype))
+    try:
+        values = np.asarray(part)
+    except (TypeError, ValueError, NotImplementedError, RuntimeError):  # ragged, sparse, of strings …
+        return BatchTensor(name, kind, 0)
+    if values.dtype.kind not in "fiu" or not values.size:
+        return BatchTensor(name, kind, int(values.nbytes))
+    seen = values.reshape(-1)[:_LOOKED_AT]
+    low, high = float(seen.min()), float(seen.max())
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return BatchTensor(name, kind, int(values.nbytes))
+    return BatchTensor(
+        name,
+        kind,
+        int(values.nbytes),
+        whole=bool(values.dtype.kind != "f" or (seen == np.round(seen)).all()),
+        low=Quantity(low, "", source="one batch", count=len(seen)),
+        high=Quantity(high, "", source="one batch", count=len(seen)),
+    )
 
 
 def _flat(batch: Any) -> list[Any]:

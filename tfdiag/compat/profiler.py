@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import importlib
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,7 +22,11 @@ from tfdiag.compat import stderr
 from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.model.quantity import Missing
 
-__all__ = ["Tracer"]
+__all__ = ["STEP_MARK", "Tracer", "step_mark"]
+
+T = TypeVar("T")
+
+STEP_MARK = "tfdiag step"
 
 _WORKING = "ExecutorState::Process"
 _HOST_LEVEL = 2
@@ -34,12 +40,12 @@ class Tracer:
         self._folder = folder / "trace"
         self.running = False
 
-    def start(self) -> Missing | None:
+    def start(self, *, device: bool = False) -> Missing | None:
         """Begin to record, or say why that can't be."""
         tf = tensorflow()
         try:
             options = tf.profiler.experimental.ProfilerOptions(
-                host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=0
+                host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=int(device)
             )
             with stderr.without(stderr.PROFILER):
                 tf.profiler.experimental.start(str(self._folder), options=options)
@@ -50,6 +56,13 @@ class Tracer:
 
     def stop(self) -> float | Missing:
         """Stop, and give the time in which at least one thread worked on ops."""
+        return self._stopped(_read)
+
+    def take(self, limit_bytes: int) -> bytes | Missing:
+        """Stop, and give the trace itself."""
+        return self._stopped(lambda folder: _bytes_of(folder, limit_bytes))
+
+    def _stopped(self, read: Callable[[Path], T]) -> T | Missing:
         if not self.running:
             return Missing("no trace was running")
         self.running = False
@@ -60,9 +73,24 @@ class Tracer:
         except tf.errors.OpError as error:
             return Missing(f"the profiler could not be stopped: {error}")
         try:
-            return _read(self._folder)
+            return read(self._folder)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def step_mark(number: int) -> Any:
+    """Give a context that marks a step in a trace that is being recorded."""
+    return tensorflow().profiler.experimental.Trace(STEP_MARK, step_num=number, _r=1)
+
+
+def _bytes_of(folder: Path, limit_bytes: int) -> bytes | Missing:
+    files = sorted(folder.rglob("*.xplane.pb"))
+    if not files:
+        return Missing("the profiler wrote no trace")
+    size = files[-1].stat().st_size
+    if size > limit_bytes:
+        return Missing(f"a few steps made a trace of {size:,} bytes, which would take too long to read")
+    return files[-1].read_bytes()
 
 
 def _read(folder: Path) -> float | Missing:

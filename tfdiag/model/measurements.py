@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tfdiag.model.device import DeviceTrace
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing
 
 __all__ = [
+    "BatchTensor",
     "BoundaryEvent",
     "CallbackTime",
     "Device",
@@ -60,10 +62,23 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchTensor:
+    """A part of a batch, as the input hands it over."""
+
+    name: str
+    dtype: str
+    bytes: int
+    whole: bool = False
+    """Whole numbers only, as far as was looked."""
+    low: Maybe = Missing("not looked at")
+    high: Maybe = Missing("not looked at")
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What is being trained, on what, and how."""
 
-    loop: Literal["keras", "tf_keras", "custom"]
+    loop: Literal["keras", "tf_keras", "custom", "unknown"]
     model: str
     """Name and class of the model."""
     input: str
@@ -71,6 +86,8 @@ class Job:
     parameters: Maybe = Missing("not counted")
     batch_size: Maybe = Missing("no batch was seen")
     batch_bytes: Maybe = Missing("no batch was seen")
+    tensors: tuple[BatchTensor, ...] = ()
+    """What a batch consists of; empty where there is no device that it would have to be copied to."""
     steps_per_execution: int = 1
     steps_per_epoch: Maybe = Missing("the length of an epoch is not known")
     epochs: int = 1
@@ -254,6 +271,6 @@ class Measurements:
     pipeline: Pipeline | Missing
     overhead: Overhead
     host: tuple[HostSample, ...] = ()
-    device: Missing = Missing("device timelines are not read yet")
+    device: DeviceTrace | Missing = Missing("the device was not traced")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Missing = Missing("op placement is not read yet")

@@ -72,12 +72,9 @@ def _parts(what: View) -> Iterator[str]:
     if what.bounds:
         yield "<h2>What there is to gain</h2>"
         yield _rows(what.bounds)
-    if what.stages:
-        yield "<h2>The input, stage by stage</h2>"
-        yield _rows(what.stages)
-    if what.gpus:
-        yield "<h2>GPU</h2>"
-        yield _rows(what.gpus)
+    for part in what.parts:
+        yield f"<h2>{_text(part.title)}</h2>"
+        yield _rows(part.rows)
     yield "<h2>Findings</h2>"
     if what.no_problem:
         yield f"<p>{_text(what.no_problem)}</p>"

@@ -63,12 +63,9 @@ def _lines(what: View) -> Iterator[str]:
     if what.bounds:
         yield from _section("What there is to gain")
         yield from _list(what.bounds)
-    if what.stages:
-        yield from _section("The input, stage by stage")
-        yield from _list(what.stages)
-    if what.gpus:
-        yield from _section("GPU")
-        yield from _list(what.gpus)
+    for part in what.parts:
+        yield from _section(part.title)
+        yield from _list(part.rows)
     yield from _section("Findings")
     if what.no_problem:
         yield _text(what.no_problem)

@@ -50,12 +50,9 @@ def _lines(what: View, width: int) -> Iterator[Line]:
     if what.bounds:
         yield from _section("What there is to gain")
         yield from _rows(what.bounds, width)
-    if what.stages:
-        yield from _section("The input, stage by stage")
-        yield from _rows(what.stages, width)
-    if what.gpus:
-        yield from _section("GPU")
-        yield from _rows(what.gpus, width)
+    for part in what.parts:
+        yield from _section(part.title)
+        yield from _rows(part.rows, width)
     yield from _section("Findings")
     if what.no_problem:
         yield from _wrap(what.no_problem, width)

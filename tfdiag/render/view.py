@@ -13,6 +13,7 @@ from tfdiag.model.measurements import Environment, Job, Live, Measurements, Over
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
+from tfdiag.render.device import device_lines
 from tfdiag.render.format import (
     clean,
     clean_code,
@@ -83,6 +84,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Lines under a heading."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A whole report, in the order in which it is read."""
 
@@ -96,9 +105,8 @@ class View:
     bars: tuple[Bar, ...]
     once: tuple[Row, ...]
     bounds: tuple[Row, ...]
-    stages: tuple[Row, ...]
-    """The input pipeline, source first."""
-    gpus: tuple[Row, ...]
+    parts: tuple[Part, ...]
+    """What was measured of the input, the device … in lines of its own."""
     problems: tuple[Problem, ...]
     no_problem: str
     changes: tuple[Change, ...]
@@ -125,8 +133,7 @@ def view(report: ReportData) -> View:
         bars=tuple(_bars(step)) if step else (),
         once=tuple(Row(name, quantity(cost)) for name, cost in _once(step) if _known(cost)),
         bounds=tuple(Row(name, with_interval(bound)) for name, bound in bounds),
-        stages=tuple(Row(*line) for line in stage_lines(report.measurements.pipeline)),
-        gpus=tuple(Row(*line) for line in gpu_lines(report.measurements)),
+        parts=tuple(_parts(report.measurements)),
         problems=tuple(map(_problem, report.findings)),
         no_problem=_no_problem(report),
         changes=tuple(map(_change, report.suggestions)),
@@ -140,6 +147,19 @@ def view(report: ReportData) -> View:
         ),
         environment=_environment(report.measurements.environment),
     )
+
+
+def _parts(measured: Measurements) -> Iterator[Part]:
+    """Give what has something to say."""
+    of = {
+        "The input, stage by stage": stage_lines(measured.pipeline),
+        "On the device": device_lines(measured.device),
+        "GPU": gpu_lines(measured),
+    }
+    for title, lines in of.items():
+        rows = tuple(Row(*line) for line in lines)
+        if rows:
+            yield Part(title, rows)
 
 
 def _known(value: Maybe) -> bool:
@@ -415,6 +435,8 @@ def _environment(environment: Environment) -> str:
         if device.kind.upper() != "CPU":
             name = f"{device.kind} ({device.description})" if device.description else device.kind
             accelerators[name] = accelerators.get(name, 0) + 1
+    if not environment.tensorflow:  # of a trace from elsewhere nothing is known
+        return clean(f"a machine that is not known, read by tfdiag {environment.tfdiag}")
     cores = _count(environment.cores, "core")
     if isinstance(environment.cpu_quota, Quantity):
         cores += f" (quota {quantity(environment.cpu_quota)})"

@@ -325,12 +325,12 @@ def test_an_eager_step_with_a_cheap_empty_call():
 
 @pytest.mark.parametrize("name", ["host_to_device", "device_to_host"])
 def test_crossings_are_missing_with_the_right_reason(name: str):
-    """Without an accelerator nothing crosses a bus; with one it was not read yet."""
+    """Without an accelerator nothing crosses a bus; with one it was not traced."""
     alone, with_gpu = (step(accelerator=there).segments[name] for there in (False, True))
     assert isinstance(alone, Missing)
     assert "no accelerator" in alone.reason
     assert isinstance(with_gpu, Missing)
-    assert "not read yet" in with_gpu.reason
+    assert "not traced" in with_gpu.reason
 
 
 def test_collectives_of_one_replica_are_missing_for_another_reason():

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.integration import jobs
 from tests.unit.collect.test_inputs import X, Y, generate, resolve
 from tfdiag.collect.environment import read_environment
-from tfdiag.collect.job import batch_facts, describe
+from tfdiag.collect.job import batch_facts, batch_tensors, describe
 from tfdiag.collect.pipeline import describe_pipeline
 from tfdiag.collect.recorder import Recorder
 from tfdiag.model.quantity import Missing, Quantity
@@ -155,3 +155,23 @@ def test_the_environment() -> None:
     assert found.cores >= 1 and found.memory_bytes > 2**28
     assert any(device.kind == "CPU" for device in found.devices)
     assert found.date.endswith("+00:00")
+
+
+def test_tensors_of_a_batch() -> None:
+    """Type, bytes and numbers of each dense part; what has no numbers has none."""
+    images = tf.constant([[0.0, 255.0, 3.0]])
+    batch = (
+        {"a": images, "b": tf.constant(["x"])},
+        tf.constant([0.5, float("nan")]),
+        tf.constant([7], tf.int64),
+    )
+    first, text, odd, label = batch_tensors(batch)
+    assert (first.dtype, first.bytes, first.whole) == ("float32", 12, True)
+    assert isinstance(first.low, Quantity) and isinstance(first.high, Quantity)
+    assert (first.low.value, first.high.value) == (0.0, 255.0)
+    assert text.dtype == "string"
+    assert isinstance(text.low, Missing)
+    assert isinstance(odd.low, Missing)
+    assert (label.dtype, label.bytes, label.whole) == ("int64", 8, True)
+    ragged = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    assert all(part.bytes >= 0 for part in batch_tensors((ragged, tf.sparse.from_dense([[1.0]]), None)))

@@ -36,7 +36,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     compute = analysis.step.segments["device_compute"]
     if isinstance(compute, Missing):
         raise Undecided(compute.reason)
-    if isinstance(analysis.replay, Missing):
+    if isinstance(analysis.replay, Missing) and isinstance(analysis.device, Missing):
         raise Undecided(f"compute is not told apart from dispatch: {analysis.replay.reason}")
     cost = analysis.share(compute.value)
     if cost < _SHARE or analysis.verdict.code != "compute-bound":
@@ -54,7 +54,11 @@ def run(analysis: Analysis) -> Iterator[Result]:
                     Quantity(_SHARE * analysis.step.mean_s, "s", origin="given"),
                     "above",
                 ),
-                Evidence("the most that any fix around the step can gain", analysis.bounds.best_speedup),
+                *(
+                    [Evidence("the most that any fix around the step can gain", best)]
+                    if isinstance(best := analysis.bounds.best_speedup, Quantity)
+                    else []
+                ),
             ),
             where="the model",
             detail="What would come next: lower precision, a leaner model, or a faster device.",

@@ -33,6 +33,7 @@ _SHARE = 0.1
 
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when the ends of epochs take a share of the step that is worth it."""
+    facts.watched(analysis)
     assert not isinstance(analysis.step, Missing)
     assert not isinstance(analysis.steady, Missing)
     boundary, length = analysis.steady.boundary, analysis.steady.calls_per_epoch

@@ -29,6 +29,7 @@ __all__ = ["CHECK"]
 
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire for each callback that costs a share of the step worth naming."""
+    facts.watched(analysis)
     assert not isinstance(analysis.step, Missing)
     by_callback: dict[str, list[HostItem]] = {}
     for item in analysis.step.host_items:

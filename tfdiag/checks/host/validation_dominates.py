@@ -35,6 +35,7 @@ _SHARE = 0.25
 
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when validation takes its share of the time between two of them."""
+    facts.watched(analysis)
     assert not isinstance(analysis.step, Missing)
     assert not isinstance(analysis.steady, Missing)
     live = analysis.measurements.live

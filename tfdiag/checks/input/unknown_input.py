@@ -65,7 +65,9 @@ def run(analysis: Analysis) -> Iterator[Result]:
         if alone.batch.value > 0:
             busy = Quantity(alone.cpu_per_batch_s / alone.batch.value, "cores", source="input alone")
             evidence.append(Evidence("cores that the input keeps busy alone", busy))
-    if asked.undecided:
+    if analysis.measurements.job.loop == "unknown":
+        notes = ["A trace does not tell the stages of the input; tfdiag.diagnose(model, dataset) does"]
+    elif asked.undecided:
         told = "; ".join(f"{name} ({reason})" for name, reason in asked.undecided)
         notes.append(f"These checks could not tell: {told}")
     yield Result(

@@ -31,6 +31,7 @@ __all__ = ["CHECK"]
 
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when an eager step would be faster as a graph."""
+    facts.watched(analysis)
     job = analysis.measurements.job
     if not job.run_eagerly or job.loop == "custom":
         return

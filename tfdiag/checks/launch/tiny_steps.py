@@ -35,7 +35,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when the fixed cost is a large share of the step."""
     assert not isinstance(analysis.step, Missing)
     job = analysis.measurements.job
-    if job.run_eagerly or job.loop == "custom":
+    if job.run_eagerly or job.loop in ("custom", "unknown"):
         # An eager step has its own check; a caller's own loop has no setting to change.
         return
     launch = analysis.step.segments["launch"]
