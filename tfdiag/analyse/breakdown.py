@@ -21,6 +21,8 @@ __all__ = ["InputFacts", "ReplayFacts", "bounds_of", "break_down", "input_facts"
 _WAIT_OVER_ALONE = 1.5
 """How much longer a batch may take beside a running step than alone."""
 _STRETCH_LEAST = 5
+_LEFT = 0.02
+"""Of a replayed call, at least this much is no copy."""
 _NEEDS_DEVICE = "dispatch is told from what a device computes by its trace only"
 _NO_BUS = "there is no accelerator, so nothing crosses a bus"
 
@@ -432,36 +434,31 @@ def bounds_of(
     live = measurements.live
     assert not isinstance(live, Missing)
     per_step = 1.0 / live.steps_per_call
-    bare: Maybe = Missing("nothing was replayed") if isinstance(replay, Missing) else _quantity(
-        replay.call, "replay of one batch"
-    ).scaled(per_step)  # fmt: skip
-    if isinstance(replay, Missing):
-        bare = replay
     source: Maybe = alone if isinstance(alone, Missing) else _quantity(alone.batch, "input alone")
-    overlap: Maybe
-    if isinstance(replay, Missing) or isinstance(alone, Missing):
-        overlap = Missing("needs both the replay and the input alone")
-    else:
-        cores = usable_cores(measurements)
-        busy = (replay.cpu_per_call_s * per_step + alone.cpu_per_batch_s) / cores
-        value = max(replay.call.value * per_step, alone.batch.value, busy)
+    if isinstance(replay, Missing):
+        return Bounds(replay, source, Missing("needs both the replay and the input alone"), replay)
+    bare = _without_copies(_quantity(replay.call, "replay of one batch").scaled(per_step), step)
+    low, high = _ends(bare)
+    overlap: Maybe = Missing("needs both the replay and the input alone")
+    if not isinstance(alone, Missing):
+        busy = (replay.cpu_per_call_s * per_step + alone.cpu_per_batch_s) / usable_cores(measurements)
         overlap = Quantity(
-            value,
+            max(bare.value, alone.batch.value, busy),
             "s",
-            max(replay.call.low * per_step, alone.batch.low, busy),
-            max(replay.call.high * per_step, alone.batch.high, busy),
+            max(low, alone.batch.low, busy),
+            max(high, alone.batch.high, busy),
             "estimated",
             "the longest of the step, the input, and their processor time over the cores",
         )
-    best: Maybe = Missing("nothing was replayed")
-    if not isinstance(replay, Missing) and replay.call.value > 0:
-        floor = replay.call.value * per_step
+    best: Maybe = Missing("the replay took no time")
+    if bare.value > 0:
         best = Quantity(
-            step.mean_s / floor,
+            step.mean_s / bare.value,
             "x",
-            (step.mean.low or 0.0) / (replay.call.high * per_step),
-            (step.mean.high or 0.0) / max(1e-12, replay.call.low * per_step),
-            source="mean step over replay",
+            (step.mean.low or 0.0) / high,
+            (step.mean.high or 0.0) / max(1e-12, low),
+            bare.origin,
+            "mean step over replay",
         )
     return Bounds(bare, source, overlap, best)
 
@@ -471,6 +468,24 @@ def usable_cores(measurements: Measurements) -> float:
     cores = float(measurements.environment.cores)
     quota = measurements.environment.cpu_quota
     return min(cores, quota.value) if isinstance(quota, Quantity) else cores
+
+
+def _without_copies(replayed: Quantity, step: Step) -> Quantity:
+    """Take off what the replayed batch costs to copy in each call: it is input, which may come ahead."""
+    copies = step.segments["host_to_device"]
+    if isinstance(copies, Missing) or copies.value <= 0:
+        return replayed
+    # What a trace of other calls says may be more than there is.
+    left = max(replayed.value - copies.value, _LEFT * replayed.value)
+    part = left / replayed.value
+    low, high = _ends(replayed)
+    source = f"{replayed.source}, less its copy to the device"
+    return Quantity(left, "s", low * part, high * part, "estimated", source, replayed.count)
+
+
+def _ends(quantity: Quantity) -> tuple[float, float]:
+    low, high = quantity.low, quantity.high
+    return quantity.value if low is None else low, quantity.value if high is None else high
 
 
 def _quantity(estimate: Estimate, source: str) -> Quantity:

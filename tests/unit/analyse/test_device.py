@@ -139,3 +139,18 @@ def test_without_a_trace_dispatch_on_a_device_is_not_known():
     assert isinstance(found.step.segments["launch"], Missing)
     assert "trace" in found.step.segments["launch"].reason
     assert found.verdict.code == "inconclusive"
+
+
+def test_a_copy_is_no_part_of_the_step_without_its_input():
+    """The replayed batch is copied in each call; ahead of time it need not be, so the bound leaves it out."""
+    trace = job(30, host=NS_MS, wait=2 * NS_MS, copy=3 * NS_MS, kernels=4, late=NS_MS // 4)
+    found = held_against(trace, wait=2 * MS, compute=8 * MS, dispatch=0.0, loop=1 * MS)
+    plain = analyse(Synthetic(wait=2 * MS, compute=8 * MS, dispatch=0.0, loop=1 * MS).measurements())
+    bare, whole = found.bounds.replay, plain.bounds.replay
+    assert isinstance(bare, Quantity)
+    assert isinstance(whole, Quantity)
+    assert bare.value == pytest.approx(whole.value - 3 * MS)
+    assert (bare.origin, whole.origin) == ("estimated", "measured")
+    best = found.bounds.best_speedup
+    assert isinstance(best, Quantity)
+    assert best.value == pytest.approx(11 / 5, rel=0.01)
