@@ -28,6 +28,7 @@ from tfdiag.model.measurements import (
     ValidationRun,
 )
 from tfdiag.model.pipeline import Node, Pipeline, Sample, Stage, StageParameter
+from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Cut", "Part", "Synthetic", "analysed", "chain", "pipeline", "sampled", "stage"]
@@ -106,6 +107,7 @@ class Synthetic:
     quota: float | None = None
     accelerator: bool = False
     pipeline: Pipeline | Missing = Missing("the input is no tf.data pipeline")
+    placement: Placement | Missing = Missing("op placement is not read yet")
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -121,6 +123,7 @@ class Synthetic:
             input_alone=self._alone(),
             pipeline=self.pipeline,
             overhead=Overhead(1.0),
+            placement=self.placement,
         )
 
     @property

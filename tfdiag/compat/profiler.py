@@ -15,8 +15,9 @@ import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,9 +26,13 @@ from tfdiag.model.quantity import Missing
 
 __all__ = ["Tracer"]
 
+T = TypeVar("T")
+
 _WORKING = "ExecutorState::Process"
 _HOST_LEVEL = 2
 """Ops and iterators, without the threads' small change."""
+_ALL_OPS_LEVEL = 3
+"""TensorFlow calls an op quick that took less than some microseconds, and leaves it out of lower levels."""
 
 
 class Tracer:
@@ -37,12 +42,14 @@ class Tracer:
         self._folder = folder / "trace"
         self.running = False
 
-    def start(self) -> Missing | None:
-        """Begin to record, or say why that can't be."""
+    def start(self, *, devices: bool = False, all_ops: bool = False) -> Missing | None:
+        """Begin to record, accelerators and quick ops as well if asked to, or say why that can't be."""
         tf = tensorflow()
         try:
             options = tf.profiler.experimental.ProfilerOptions(
-                host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=0
+                host_tracer_level=_ALL_OPS_LEVEL if all_ops else _HOST_LEVEL,
+                python_tracer_level=0,
+                device_tracer_level=int(devices),
             )
             with _without_chatter():
                 tf.profiler.experimental.start(str(self._folder), options=options)
@@ -53,6 +60,10 @@ class Tracer:
 
     def stop(self) -> float | Missing:
         """Stop, and give the time in which at least one thread worked on ops."""
+        return self.stop_with(_read)
+
+    def stop_with(self, read: Callable[[Path], T | Missing]) -> T | Missing:
+        """Stop, and give what `read` finds in the folder of the trace."""
         if not self.running:
             return Missing("no trace was running")
         self.running = False
@@ -63,7 +74,7 @@ class Tracer:
         except tf.errors.OpError as error:
             return Missing(f"the profiler could not be stopped: {error}")
         try:
-            return _read(self._folder)
+            return read(self._folder)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 

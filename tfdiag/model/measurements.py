@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tfdiag.model.pipeline import Pipeline
+from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
 
 __all__ = [
@@ -255,4 +256,4 @@ class Measurements:
     host: tuple[HostSample, ...] = ()
     device: Missing = Missing("device timelines are not read yet")
     gpu: Missing = Missing("GPU telemetry is not read yet")
-    placement: Missing = Missing("op placement is not read yet")
+    placement: Placement | Missing = Missing("op placement is not read yet")

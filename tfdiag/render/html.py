@@ -75,6 +75,9 @@ def _parts(what: View) -> Iterator[str]:
     if what.stages:
         yield "<h2>The input, stage by stage</h2>"
         yield _rows(what.stages)
+    if what.placement:
+        yield "<h2>Where ops run</h2>"
+        yield _rows(what.placement)
     yield "<h2>Findings</h2>"
     if what.no_problem:
         yield f"<p>{_text(what.no_problem)}</p>"

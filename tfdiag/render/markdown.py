@@ -66,6 +66,9 @@ def _lines(what: View) -> Iterator[str]:
     if what.stages:
         yield from _section("The input, stage by stage")
         yield from _list(what.stages)
+    if what.placement:
+        yield from _section("Where ops run")
+        yield from _list(what.placement)
     yield from _section("Findings")
     if what.no_problem:
         yield _text(what.no_problem)

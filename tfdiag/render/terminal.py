@@ -53,6 +53,9 @@ def _lines(what: View, width: int) -> Iterator[Line]:
     if what.stages:
         yield from _section("The input, stage by stage")
         yield from _rows(what.stages, width)
+    if what.placement:
+        yield from _section("Where ops run")
+        yield from _rows(what.placement, width)
     yield from _section("Findings")
     if what.no_problem:
         yield from _wrap(what.no_problem, width)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tfdiag.model.measurements import Environment, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
+from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
 from tfdiag.render.format import (
@@ -25,6 +26,7 @@ from tfdiag.render.format import (
     speedup,
     with_interval,
 )
+from tfdiag.render.placement import placement_lines
 from tfdiag.render.stages import stage_lines
 
 __all__ = ["LEGEND", "Bar", "Change", "Problem", "Row", "View", "view"]
@@ -97,6 +99,8 @@ class View:
     bounds: tuple[Row, ...]
     stages: tuple[Row, ...]
     """The input pipeline, source first."""
+    placement: tuple[Row, ...]
+    """Where ops run, where that says something."""
     problems: tuple[Problem, ...]
     no_problem: str
     changes: tuple[Change, ...]
@@ -124,6 +128,7 @@ def view(report: ReportData) -> View:
         once=tuple(Row(name, quantity(cost)) for name, cost in _once(step) if _known(cost)),
         bounds=tuple(Row(name, with_interval(bound)) for name, bound in bounds),
         stages=tuple(Row(*line) for line in stage_lines(report.measurements.pipeline)),
+        placement=tuple(Row(*line) for line in placement_lines(report.measurements.placement)),
         problems=tuple(map(_problem, report.findings)),
         no_problem=_no_problem(report),
         changes=tuple(map(_change, report.suggestions)),
@@ -354,6 +359,12 @@ def _gaps(report: ReportData) -> Iterator[tuple[str, str]]:
         yield "wait for input", live.wait_missing
     if isinstance(pipeline, Pipeline) and pipeline.missing:
         yield "stages of the input", pipeline.missing
+    placed, devices = measurements.placement, measurements.environment.devices
+    if isinstance(placed, Placement):
+        if placed.copies_missing and any(device.kind != "CPU" for device in devices):
+            yield "copies between devices", placed.copies_missing
+        if placed.times_missing:
+            yield "what misplaced ops cost", placed.times_missing
     # A job that already runs as a graph has no use for it.
     if isinstance(replay, Replay) and replay.graph_missing and measurements.job.run_eagerly:
         yield "the step as a graph", replay.graph_missing

@@ -1,0 +1,1 @@
+"""Ops run in the wrong place."""
