@@ -163,17 +163,23 @@ def walk(nodes: Iterable[GraphNode]) -> Iterator[Walked]:
         for node in functions.get(function, ()):
             path, device = prefix + node.name, node.device or caller
             yield Walked(node, path, in_loop, device)
-            looping = in_loop or node.op in ("While", "StatelessWhile")
+            # The graph's own loop goes over steps: Keras makes several of them in a call.
+            over_steps = not node.function and "/" not in node.name
+            looping = in_loop or (node.op in ("While", "StatelessWhile") and not over_steps)
             waiting.extend((called, path + "/", looping, device) for called in node.calls)
 
 
 def _kind(node: GraphNode) -> Literal["python", "text"] | None:
     if node.op in _PYTHON:
         return "python"
-    if node.op in _PLUMBING or node.op in _INPUT or node.op.startswith(_NOT_TEXT):
-        return None
-    if node.op.startswith(_TEXT):
+    if node.op.startswith(_TEXT) and not node.op.startswith(_NOT_TEXT):
         return "text"
+    if (
+        not _counts(node.op)
+        or node.op in ("Shape", "ShapeN", "Size", "Rank")
+        or node.op.startswith(_NOT_TEXT)
+    ):
+        return None
     return "text" if "string" in (node.types.get("T"), node.types.get("dtype")) else None
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,7 @@ __all__ = [
     "variables_of",
 ]
 
+_THEIRS = os.path.join("tensorflow", "python")
 _LOOKED_THROUGH = 200
 """Values in closures until the search for the step's function is given up."""
 _UNKNOWN_DIMENSION = -1
@@ -241,7 +243,11 @@ def python_function(token: str) -> tuple[str, str]:
     except (ImportError, AttributeError):
         return "", ""
     function = getattr(function, "_func", function)
-    return ("", "") if function is None else (name_of(function), where_is(function))
+    if function is None:
+        return "", ""
+    where = where_is(function)
+    # The gradient of a Python function is one of TensorFlow's own.
+    return ("", "") if _THEIRS in where else (name_of(function), where)
 
 
 @functools.lru_cache(maxsize=1024)

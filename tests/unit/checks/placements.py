@@ -36,7 +36,16 @@ def python_op(**fields: Any) -> PlacedOp:
         "function": "halve",
         "where": "net.py:7",
     }
-    return PlacedOp(**{"name": "net/scale/EagerPyFunc", "op": "EagerPyFunc", "kind": "python", "device": "/CPU:0", **known, **fields})
+    return PlacedOp(
+        **{
+            "name": "net/scale/EagerPyFunc",
+            "op": "EagerPyFunc",
+            "kind": "python",
+            "device": "/CPU:0",
+            **known,
+            **fields,
+        }
+    )
 
 
 def text_op(**fields: Any) -> PlacedOp:
@@ -50,7 +59,16 @@ def text_op(**fields: Any) -> PlacedOp:
 def host_op(**fields: Any) -> PlacedOp:
     """Give an op that somebody pinned to the CPU."""
     known = {"layer": "dense_1", "part": "forward", "reason": "pinned", "dtype": "float32"}
-    return PlacedOp(**{"name": "net/dense_1/Cumsum", "op": "Cumsum", "kind": "host", "device": "/CPU:0", **known, **fields})
+    return PlacedOp(
+        **{
+            "name": "net/dense_1/Cumsum",
+            "op": "Cumsum",
+            "kind": "host",
+            "device": "/CPU:0",
+            **known,
+            **fields,
+        }
+    )
 
 
 def copy(direction: Any = "device to host", size: float | None = 4e6, **fields: Any) -> Copy:

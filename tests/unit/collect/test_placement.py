@@ -58,11 +58,11 @@ def test_a_plain_step_costs_nothing_and_finds_nothing(flavour: str, tmp_path: Pa
     """All of it is on the CPU, and it is not traced for that."""
     found = placed(FLAVOURS[flavour](), jobs.batches(3), Untouched(tmp_path))
     assert [each.device for each in found.devices] == ["/CPU:0"]
-    assert found.devices[0].types["MatMul"] >= 3
+    assert found.devices[0].types["MatMul"] >= 2
     assert found.ops == found.copies == found.times == ()
     assert found.copies_missing == "there is no accelerator, so nothing crosses devices"
     assert found.times_missing == ""
-    assert sum(each.bytes for each in found.variables) >= 4 * (4 * 8 + 8 + 8 + 1)
+    assert sum(each.bytes for each in found.variables) >= 4 * (4 + 1)
 
 
 class Halved(keras.layers.Layer):
@@ -117,7 +117,7 @@ def in_loss() -> Any:
 PYTHON: dict[str, tuple[Callable[[], Any], str, bool]] = {
     "layer": (halved, "python_layer", False),
     "loop": (lambda: halved(each=True), "python_layer", True),
-    "several steps a call": (lambda: _several(halved()), "python_layer", True),
+    "several steps a call": (lambda: _several(halved()), "python_layer", False),
     "tf_keras": (legacy_halved, "python_layer", False),
     "loss": (in_loss, "", False),
 }

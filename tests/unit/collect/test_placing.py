@@ -119,6 +119,8 @@ def test_walks_functions_and_knows_loops():
         (GraphNode("a", "Const", types={"dtype": "string"}), None),
         (GraphNode("a", "StringFormat"), None),
         (GraphNode("a", "PrintV2"), None),
+        (GraphNode("a", "Shape", types={"T": "string"}), None),
+        (GraphNode("a", "AssertGuard", types={"T": "string"}), None),
         (GraphNode("a", "MatMul", types=FLOAT), None),
     ],
 )
