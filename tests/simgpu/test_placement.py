@@ -31,7 +31,9 @@ def diagnosed(probe: Any, budget: float) -> Any:
     arrays = rng.random((256, 256), "float32"), rng.random((256, 8), "float32")
     dataset = tf.data.Dataset.from_tensor_slices(arrays).batch(128, drop_remainder=True).repeat(100)
     answers = {}
-    for name, model in (("pinned", make(Pinned(name="pinned"))), ("healthy", make())):
+    with tf.device("/CPU:0"):
+        weights = make()
+    for name, model in (("pinned", make(Pinned(name="pinned"))), ("healthy", make()), ("weights", weights)):
         report = tfdiag.diagnose(model, dataset, budget=budget)
         answers[name] = {
             "findings": {finding.check: finding.cost.value for finding in report.findings},
@@ -45,7 +47,7 @@ def diagnosed(probe: Any, budget: float) -> Any:
 
 @pytest.fixture(scope="module")
 def answers(simgpu: Simgpu) -> Any:
-    """A job with an op on the CPU in its middle, and the same one without."""
+    """A job with an op on the CPU in its middle, the same without, and with its weights on the CPU."""
     return simgpu(diagnosed, 9.0, preset="slow bus", knobs={"gflops": 200}).result
 
 
@@ -82,6 +84,17 @@ def test_a_healthy_job_has_no_finding_about_placement(answers: Any) -> None:
     assert [op for op in healthy["placement"]["ops"] if op["kind"] == "host"] == []
     held = {each["device"]: each["bytes"] for each in healthy["placement"]["variables"]}
     assert held["/GPU:0"] >= 4 * (256 * 512 + 512 * 8)
+
+
+def test_weights_on_the_cpu_are_a_finding(answers: Any) -> None:
+    """Weights go to the GPU and updates come back; what they cost is the share of their copies."""
+    weights = answers["weights"]
+    assert 0.05 < weights["findings"]["model-on-cpu"] < 1
+    assert weights["where"]["model-on-cpu"].endswith("first/kernel:0")
+    copies = [copy for copy in weights["placement"]["copies"] if copy["purpose"] == "variable"]
+    large = {copy["direction"] for copy in copies if copy["bytes"]["value"] == 256 * 512 * 4.0}
+    assert large == {"host to device", "device to host"}
+    assert "cpu-op-in-gpu-step" not in weights["findings"]
 
 
 def placed_on_both(probe: Any) -> Any:
