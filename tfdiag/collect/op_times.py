@@ -17,11 +17,13 @@ __all__ = ["copy_times", "op_times", "seconds_of_each"]
 Pairs = list[tuple[float, float]]
 
 
-def op_times(spans: Spans, marked: Mapping[tuple[str, str], PlacedOp], calls: int) -> tuple[OpTime, ...]:
-    """Measure how long the marked ops of each kind run in a call, and how long nothing else does."""
+def op_times(spans: Spans, kind_of: Mapping[tuple[str, str], Kind], calls: int) -> tuple[OpTime, ...]:
+    """Measure how long ops of each kind run in a call, and how long nothing else does."""
     kinds: dict[Kind, list[OpSpan]] = {}
-    for span, op in _matched(spans, marked):
-        kinds.setdefault(op.kind, []).append(span)
+    for span in spans.ops:
+        kind = kind_of.get((normal(span.name), span.op))
+        if kind is not None:
+            kinds.setdefault(kind, []).append(span)
     found = []
     for kind, mine in sorted(kinds.items()):
         running = _union((span.begin, span.end) for span in mine)
@@ -35,9 +37,10 @@ def seconds_of_each(
 ) -> dict[tuple[str, str], float]:
     """Measure how long each of the marked ops runs in a call, by name and type."""
     found: dict[tuple[str, str], float] = {}
-    for span, op in _matched(spans, marked):
-        key = (op.name, op.op)
-        found[key] = found.get(key, 0.0) + (span.end - span.begin) / calls
+    for span in spans.ops:
+        op = marked.get((normal(span.name), span.op))
+        if op is not None:
+            found[op.name, op.op] = found.get((op.name, op.op), 0.0) + (span.end - span.begin) / calls
     return found
 
 
@@ -53,13 +56,6 @@ def copy_times(spans: Spans, calls: int) -> tuple[CopyTime, ...]:
     )
 
 
-def _matched(spans: Spans, marked: Mapping[tuple[str, str], PlacedOp]) -> Iterable[tuple[OpSpan, PlacedOp]]:
-    for span in spans.ops:
-        op = marked.get((normal(span.name), span.op))
-        if op is not None:
-            yield span, op
-
-
 def _alone(mine: list[OpSpan], ops: Iterable[OpSpan]) -> Pairs:
     """Give when some of these ops ran and no other: what runs inside of them is theirs."""
     own = {id(span) for span in mine}
@@ -73,7 +69,23 @@ def _alone(mine: list[OpSpan], ops: Iterable[OpSpan]) -> Pairs:
         for span in ops
         if id(span) not in own and not _related(span, by_line.get(span.line, []))
     ]
-    return _without(_union((span.begin, span.end) for span in mine), _union(others))
+    busy = _union(others)
+    return _without(_bridged(_union((span.begin, span.end) for span in mine), busy), busy)
+
+
+def _bridged(mine: Pairs, others: Pairs) -> Pairs:
+    """Close the gaps in which nothing else runs: dispatching the next of these ops is theirs as well."""
+    begins = [begin for begin, _ in others]
+    found: Pairs = []
+    for begin, end in mine:
+        if found:
+            before = found[-1][1]
+            at = bisect.bisect_left(begins, begin)
+            if at == 0 or others[at - 1][1] <= before:
+                found[-1] = (found[-1][0], end)
+                continue
+        found.append((begin, end))
+    return found
 
 
 def _related(span: OpSpan, mine: Pairs) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfdiag.collect.op_times import copy_times, op_times, seconds_of_each
-from tfdiag.collect.placing import Known, Names, main_device, marks, place
+from tfdiag.collect.placing import Known, Names, main_device, marks, place, text_layers
 from tfdiag.compat import keras, tensorflow
 from tfdiag.compat import placement as door
 from tfdiag.compat.op_spans import read_spans
@@ -158,6 +158,7 @@ class _Look:
         if several and not spans.kernels and not main_device(found.devices).startswith("/CPU"):
             return replace(found, times_missing="the trace holds no kernels of the accelerator")
         marked = marks(traced, found.ops)
+        layers = text_layers(traced, found.ops, self.names)
         each = seconds_of_each(spans, marked, calls)
         source = "trace of replayed calls"
         return replace(
@@ -168,7 +169,7 @@ class _Look:
                 else op
                 for op in found.ops
             ),
-            times=op_times(spans, marked, calls),
+            times=op_times(spans, {**layers, **{at: op.kind for at, op in marked.items()}}, calls),
             copy_times=copy_times(spans, calls),
         )
 

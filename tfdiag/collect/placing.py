@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tfdiag.compat.placement import GraphNode, HeldVariable
-from tfdiag.model.placement import Copy, DeviceOps, PlacedOp, Placement, Reason, Variables
+from tfdiag.model.placement import Copy, DeviceOps, Kind, PlacedOp, Placement, Reason, Variables
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["Known", "Names", "main_device", "marks", "normal", "place", "short", "walk"]
+__all__ = ["Known", "Names", "main_device", "marks", "normal", "place", "short", "text_layers", "walk"]
 
 _PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _TEXT = (
@@ -51,6 +51,7 @@ _INLINED = re.compile(
     r"(?:StatefulPartitionedCall|PartitionedCall)(?:_\d+)?/|(?:body|cond|then|else|branch_?\d*)/_\d+/"
 )
 """What inlining a function puts between a caller's name and a node's."""
+_READS_VARIABLE = ("ReadVariableOp", "ResourceGather")
 _BYTES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
     "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "half": 2,
@@ -247,15 +248,18 @@ def place(
 ) -> Placement:
     """Say where the ops of a step run; without parts everything runs on the CPU."""
     walked = list(walk(traced))
-    known = replace(known, names=known.names.seen_in(each.path for each in walked))
     cut = [_Part.of(part) for part in parts]
-    spread = [each for part in parts for each in walk(part)] or [replace(each, device=cpu) for each in walked]
-    devices = _devices(spread)
+    spread = [each for part in parts for each in walk(part)]
     homes = {(normal(each.path), each.node.op): each.device for each in spread}
+    devices = _devices(
+        ((each.node.op, each.device) for each in spread) if cut else ((each.node.op, cpu) for each in walked)
+    )
+    special = [(each, kind) for each in walked if (kind := _kind(each.node)) is not None]
+    if special or cut:
+        known = replace(known, names=known.names.seen_in(each.path for each in walked))
     named = [
         _placed(each, kind, homes.get((normal(each.path), each.node.op), cpu), known)
-        for each in walked
-        if (kind := _kind(each.node)) is not None
+        for each, kind in special
     ]
     copies: list[Copy] = []
     if cut:
@@ -286,11 +290,12 @@ def _counts(op: str) -> bool:
     return op not in _PLUMBING and op not in _INPUT
 
 
-def _devices(spread: Iterable[Walked]) -> tuple[DeviceOps, ...]:
+def _devices(ops: Iterable[tuple[str, str]]) -> tuple[DeviceOps, ...]:
+    """Count ops with their devices."""
     found: dict[str, Counter[str]] = {}
-    for each in spread:
-        if _counts(each.node.op):
-            found.setdefault(short(each.device), Counter())[each.node.op] += 1
+    for (op, device), count in Counter(ops).items():
+        if _counts(op):
+            found.setdefault(short(device), Counter())[op] += count
     return tuple(
         DeviceOps(device, sum(types.values()), dict(types.most_common(_TYPES_KEPT)))
         for device, types in sorted(found.items())
@@ -515,9 +520,34 @@ def marks(traced: Sequence[GraphNode], ops: Iterable[PlacedOp]) -> dict[tuple[st
     placed = {(op.name, op.op): op for op in ops}
     found = dict(placed)
     for each in walk(traced):
-        op = placed.get((normal(each.node.name), each.node.op)) or placed.get(
-            (normal(each.path), each.node.op)
-        )
+        at = (normal(each.path), each.node.op)
+        op = placed.get((normal(each.node.name), each.node.op)) or placed.get(at)
         if op is not None:
-            found[normal(each.path), each.node.op] = op
+            found[at] = op
     return found
+
+
+def text_layers(
+    traced: Sequence[GraphNode], ops: Iterable[PlacedOp], names: Names
+) -> dict[tuple[str, str], Kind]:
+    """Give the names of all ops in the layers that process text: who moves the layer moves all of them.
+
+    A layer with variables does something else besides, which has to stay.
+    """
+    layers = {op.layer for op in ops if op.kind == "text" and op.layer}
+    if not layers:
+        return {}
+    walked = list(walk(traced))
+    names = names.seen_in(each.path for each in walked)
+    within: dict[str, list[Walked]] = {}
+    for each in walked:
+        layer = names.layer(each.path)
+        if layer in layers and names.part(each.path) == "forward":
+            within.setdefault(layer, []).append(each)
+    return {
+        (normal(name), each.node.op): "text"
+        for members in within.values()
+        if not any(each.node.op.startswith(_READS_VARIABLE) for each in members)
+        for each in members
+        for name in (each.path, each.node.name)
+    }

@@ -30,7 +30,7 @@ from typing import Any
 
 from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.compat.tfgraph.python import name_of, where_is
-from tfdiag.compat.tfgraph.wires import inner_functions
+from tfdiag.compat.tfgraph.wires import CALLS, inner_functions
 from tfdiag.model.quantity import Missing
 
 __all__ = [
@@ -53,6 +53,13 @@ _THEIRS = os.path.join("tensorflow", "python")
 _LOOKED_THROUGH = 200
 """Values in closures until the search for the step's function is given up."""
 _UNKNOWN_DIMENSION = -1
+_STRING = 7
+"""`DT_STRING` in TensorFlow's types.proto."""
+_PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+_CALLING = frozenset(
+    (*CALLS, "StatelessCase", "XlaLaunch", "XlaLaunchV2", "MapDefun", "RemoteCall", "SymbolicGradient")
+)
+"""Ops that call functions of the graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +145,26 @@ def _within(value: Any) -> Iterator[Any]:
 
 def nodes_of(concrete: Any, *, shapes: bool) -> tuple[GraphNode, ...]:
     """List the nodes of a traced graph and of all functions in it; shapes take time to find out."""
-    return _nodes(concrete.graph.as_graph_def(add_shapes=shapes))
+    return _nodes(concrete.graph.as_graph_def(add_shapes=shapes), _node if shapes else _quick_node)
 
 
-def _nodes(graph: Any) -> tuple[GraphNode, ...]:
-    found = [_node(node, "") for node in graph.node]
+def _nodes(graph: Any, convert: Callable[[Any, str], GraphNode]) -> tuple[GraphNode, ...]:
+    found = [convert(node, "") for node in graph.node]
     for function in graph.library.function:
-        found.extend(_node(node, str(function.signature.name)) for node in function.node_def)
+        name = str(function.signature.name)
+        found.extend(convert(node, name) for node in function.node_def)
     return tuple(found)
+
+
+def _quick_node(node: Any, function: str) -> GraphNode:
+    """Take of a node only what tells Python and text: large steps have ten thousands of them."""
+    op, attributes = node.op, node.attr
+    if op in _CALLING or op in _PYTHON:
+        return _node(node, function)
+    for name in ("T", "dtype"):
+        if name in attributes and attributes[name].type == _STRING:
+            return _node(node, function)
+    return GraphNode(node.name, op, node.device, function=function)
 
 
 def _node(node: Any, function: str) -> GraphNode:
@@ -209,7 +228,7 @@ def cut_up(concrete: Any, arguments: Callable[[], tuple[Any, ...]]) -> Cut | Mis
     finally:
         disable()
     parts = [
-        _nodes(part)
+        _nodes(part, _node)
         for graphs in getattr(metadata, "function_graphs", ())
         for part in graphs.partition_graphs
     ]

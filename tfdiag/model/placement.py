@@ -91,14 +91,17 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class OpTime:
-    """How long the ops of one kind hold up a call of the train function, from a trace."""
+    """How long the ops of one kind hold up a call of the train function, from a trace.
+
+    With text ops goes what else their layers do.
+    """
 
     kind: Kind
     busy_s: float
     """Time in which at least one of them ran."""
     alone_s: float
-    """The part of it in which nothing else of the step ran; on a GPU: in which the GPU stood idle around
-    them, copies to and fro included."""
+    """Time in which nothing else of the step ran, their dispatch included; on a GPU: in which the GPU stood
+    idle around them, copies to and fro included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ import pytest
 
 from tfdiag.collect.op_times import copy_times, op_times, seconds_of_each
 from tfdiag.compat.op_spans import OpSpan, Spans
-from tfdiag.model.placement import PlacedOp
+from tfdiag.model.placement import Kind, PlacedOp
 
 PYTHON = PlacedOp("net/py", "EagerPyFunc", "python", "/CPU:0")
 MARKED = {("net/py", "EagerPyFunc"): PYTHON}
+KINDS: dict[tuple[str, str], Kind] = {at: op.kind for at, op in MARKED.items()}
 
 
 def py(begin: float, end: float, line: int = 0) -> OpSpan:
@@ -35,21 +36,30 @@ def op(begin: float, end: float, line: int = 1) -> OpSpan:
 )
 def test_alone_is_when_no_other_op_runs(others: list[OpSpan], alone: float):
     """Ops that run inside it, or around it on its thread, are a part of the same."""
-    (time,) = op_times(Spans((py(0, 4), *others)), MARKED, calls=1)
+    (time,) = op_times(Spans((py(0, 4), *others)), KINDS, calls=1)
     assert (time.kind, time.busy_s, time.alone_s) == ("python", 4.0, alone)
 
 
 def test_runs_at_the_same_time_count_once():
     """Two threads in the function are one time; each run counts for the op itself."""
     spans = Spans((py(0, 4), py(2, 6, line=3), py(10, 12)))
-    (time,) = op_times(spans, MARKED, calls=2)
+    (time,) = op_times(spans, KINDS, calls=2)
     assert time.busy_s == 8.0 / 2
     assert seconds_of_each(spans, MARKED, 2) == {("net/py", "EagerPyFunc"): 10.0 / 2}
 
 
+@pytest.mark.parametrize(
+    ("others", "alone"), [([], 6.0), ([op(3.5, 4)], 4.0), ([op(5, 9)], 5.0), ([op(-2, 0)], 6.0)]
+)
+def test_dispatch_between_two_of_them_is_theirs(others: list[OpSpan], alone: float):
+    """A gap in which nothing else runs belongs to the ops around it; the wait for the next call does not."""
+    (time,) = op_times(Spans((py(0, 3), py(5, 6), *others)), KINDS, 1)
+    assert time.alone_s == pytest.approx(alone)
+
+
 def test_ops_that_did_not_run_have_no_time():
     """Nothing is not zero."""
-    assert op_times(Spans((op(0, 1),)), MARKED, 1) == ()
+    assert op_times(Spans((op(0, 1),)), KINDS, 1) == ()
 
 
 @pytest.mark.parametrize(
@@ -66,15 +76,15 @@ def test_on_a_gpu_the_idle_time_around_counts(copies: tuple, alone: float):
     """With what is copied to the op before it and from it after it; not with the batch, nor with launches."""
     kernels = ((0.0, 5.0), (18.0, 20.0))
     spans = Spans((py(10, 14), op(9, 15)), kernels, copies)
-    (time,) = op_times(spans, MARKED, 1)
+    (time,) = op_times(spans, KINDS, 1)
     assert time.alone_s == pytest.approx(alone)
 
 
 def test_on_a_gpu_what_runs_beside_kernels_costs_nothing():
     """Only where the device is idle it waits."""
-    (time,) = op_times(Spans((py(1, 4),), ((0.0, 5.0),)), MARKED, 1)
+    (time,) = op_times(Spans((py(1, 4),), ((0.0, 5.0),)), KINDS, 1)
     assert (time.busy_s, time.alone_s) == (3.0, 0.0)
-    (half,) = op_times(Spans((py(1, 8),), ((0.0, 5.0), (6.0, 7.0))), MARKED, 1)
+    (half,) = op_times(Spans((py(1, 8),), ((0.0, 5.0), (6.0, 7.0))), KINDS, 1)
     assert half.alone_s == pytest.approx(2.0)
 
 

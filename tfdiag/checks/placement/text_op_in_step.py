@@ -3,7 +3,7 @@
 What it measures
     Which ops of the step's graph work on strings or look things up in tables (`TextVectorization`,
     `StringLookup`, `IntegerLookup`, `tf.strings`), and, from a trace of a few steps, how long nothing but
-    them runs. On a GPU that is the time for which it stands idle around them.
+    them and the rest of their layers runs. On a GPU that is the time for which it stands idle around them.
 Why it matters
     No accelerator handles strings: these ops run on the CPU while it waits, and what they make has to be
     copied. In the dataset the same work is done ahead of the step, on several cores.
@@ -47,10 +47,10 @@ def run(analysis: Analysis) -> Iterator[Result]:
             check=CHECK.id,
             title="Text is processed within the step",
             severity=severity_of(cost),
-            cost=facts.share(cost, source="time in which nothing but these ops ran"),
+            cost=facts.share(cost, source="time in which nothing but these ops and their layers ran"),
             evidence=(
                 *placed.time_evidence(
-                    analysis, time, "time that the step waits for text ops", "time in text ops"
+                    analysis, time, "time that the step waits for text ops and their layers", "time in them"
                 ),
                 Evidence(
                     "text ops in the step's graph",
