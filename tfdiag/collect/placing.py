@@ -227,7 +227,11 @@ class _Part:
 
 
 def _data(node: GraphNode) -> list[str]:
-    return [source.split(":")[0] for source in node.inputs if not source.startswith("^")]
+    """Name what a node takes values from; whether it runs at all is no value."""
+    sources = [source.split(":")[0] for source in node.inputs if not source.startswith("^")]
+    if node.op in ("Switch", "_SwitchN"):
+        return sources[:1]
+    return sources[1:] if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +269,8 @@ def place(
     if cut:
         traced_at = {(normal(each.path), each.node.op): each for each in walked}
         crossings = list(_crossings(cut))
-        copies = [_copy(crossing, traced_at, known) for crossing in _copies(crossings)]
+        real = frozenset(crossing.received.wire for crossing in _copies(crossings))
+        copies = [_copy(crossing, real, traced_at, known) for crossing in _copies(crossings)]
         if not _on_cpu(main_device(devices)):
             have = {(op.name, op.op) for op in named}
             hosted = _hosted(crossings, traced_at, known)
@@ -381,7 +386,7 @@ def _crossings(parts: Sequence[_Part]) -> Iterator[_Crossing]:
                 continue
             real = any(
                 one.op in ("_Send", "_Recv") and not _on_cpu(one.device) for one in (node, receiver)
-            ) and dtype not in ("resource", "variant", "string")
+            ) and dtype not in ("resource", "string")
             yield _Crossing(source, int(output or 0), part, target, receiver, dtype, real)
 
 
@@ -389,37 +394,38 @@ def _is_variable_op(op: str) -> bool:
     return "VariableOp" in op or op.startswith(("Resource", "AssignVariable"))
 
 
-def _purpose(crossing: _Crossing) -> Literal["input", "output", "variable", "inside"]:
+def _purpose(
+    crossing: _Crossing, real: frozenset[str]
+) -> Literal["input", "output", "variable", "inside", "peer"]:
     """Say what a tensor crosses for, by what the CPU does with it."""
     if _on_cpu(crossing.sender.device):
         host, reached = crossing.sender, crossing.sender.upstream(crossing.source.name)
-        back = any(_from_accelerator(host.nodes[name]) for name in reached if name in host.nodes)
+        back = any(_crosses(host, name, ("_Recv", "_HostRecv"), real) for name in reached)
         through: Literal["input", "output"] = "input"
     elif _on_cpu(crossing.target.device):
         host, reached = crossing.target, crossing.target.downstream(crossing.received.name)
-        back = any(_to_accelerator(host.nodes[name]) for name in reached if name in host.nodes)
+        back = any(_crosses(host, name, ("_Send", "_HostSend"), real) for name in reached)
         through = "output"
     else:
-        return "inside"
+        return "peer"
     if back:
         return "inside"
     used = any(_is_variable_op(host.nodes[name].op) for name in reached if name in host.nodes)
     return "variable" if used else through
 
 
-def _from_accelerator(node: GraphNode) -> bool:
-    return node.op in ("_Recv", "_HostRecv") and not _on_cpu(node.sender)
-
-
-def _to_accelerator(node: GraphNode) -> bool:
-    return node.op in ("_Send", "_HostSend") and not _on_cpu(node.receiver)
+def _crosses(part: _Part, name: str, ops: tuple[str, ...], real: frozenset[str]) -> bool:
+    node = part.nodes.get(name)
+    return node is not None and node.op in ops and node.wire in real
 
 
 def _copies(crossings: Iterable[_Crossing]) -> list[_Crossing]:
     return [crossing for crossing in crossings if crossing.real]
 
 
-def _copy(crossing: _Crossing, traced: dict[tuple[str, str], Walked], known: Known) -> Copy:
+def _copy(
+    crossing: _Crossing, real: frozenset[str], traced: dict[tuple[str, str], Walked], known: Known
+) -> Copy:
     source, target = crossing.sender.device, crossing.target.device
     at = traced.get((normal(crossing.source.name), crossing.source.op))
     shape = None
@@ -436,7 +442,7 @@ def _copy(crossing: _Crossing, traced: dict[tuple[str, str], Walked], known: Kno
         dtype=crossing.dtype,
         shape="" if shape is None else f"({', '.join('?' if n < 0 else str(n) for n in shape)})",
         bytes=_size(shape, crossing.dtype, known.batch),
-        purpose=_purpose(crossing),
+        purpose=_purpose(crossing, real),
         layer=known.names.layer(crossing.source.name)
         or next(filter(None, map(known.names.layer, readers)), ""),
         in_loop=at is not None and at.in_loop,

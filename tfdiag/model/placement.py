@@ -82,9 +82,9 @@ class Copy:
     shape: str
     """`(32, 10)`, with `?` for what the graph does not know; empty where it knows nothing."""
     bytes: Maybe
-    purpose: Literal["input", "output", "variable", "inside"]
-    """The batch goes in; results come out; a variable sits on the other device; or the step itself goes
-    from one device to another and back."""
+    purpose: Literal["input", "output", "variable", "inside", "peer"]
+    """The batch goes in; results come out; a variable sits on the other device; the step itself goes from one
+    device to the other and back; or accelerators that share the work exchange something."""
     layer: str = ""
     in_loop: bool = False
 

@@ -18,6 +18,7 @@ _PURPOSES = {
     "output": "of results",
     "variable": "for variables",
     "inside": "inside the step",
+    "peer": "between accelerators",
 }
 _REASONS = {
     "pinned": "pinned with tf.device",

@@ -242,3 +242,31 @@ def test_a_text_layer_goes_as_a_whole():
     assert set(text_layers(nodes, ops, NAMES)) == whole
     assert text_layers([*nodes, GraphNode("net/words/Read", "ReadVariableOp")], ops, NAMES) == {}
     assert text_layers(nodes, ops, Names()) == {}
+
+
+def test_what_accelerators_exchange_is_their_own_matter() -> None:
+    """Gradients of replicas go nowhere near the host; a batch in a variant is a copy of unknown size."""
+    other = GPU.replace("GPU:0", "GPU:1")
+    wire: dict[str, Any] = {"wire": "edge_9", "sender": GPU, "receiver": other}
+    packed: dict[str, Any] = {"wire": "edge_8", "sender": CPU, "receiver": GPU}
+    variant = {"T": "variant"}
+    parts = [
+        [
+            GraphNode("optional", "_Recv", GPU, types={"tensor_type": "variant"}, **packed),
+            GraphNode("value", "OptionalGetValue", GPU, ("optional",)),
+            GraphNode("gradient", "MatMul", GPU, ("value",), FLOAT),
+            GraphNode("gradient/_1", "_Send", GPU, ("gradient",), FLOAT, **wire),
+        ],
+        [
+            GraphNode("gradient/_2", "_Recv", other, types={"tensor_type": "float32"}, **wire),
+            GraphNode("sum", "AddN", other, ("gradient/_2",), FLOAT),
+        ],
+        [
+            GraphNode("next", "IteratorGetNextAsOptional", CPU),
+            GraphNode("next/_1", "_Send", CPU, ("next",), variant, **packed),
+        ],
+    ]
+    copies = {copy.tensor: copy for copy in place([], parts, Known()).copies}
+    assert (copies["gradient:0"].purpose, copies["gradient:0"].direction) == ("peer", "device to device")
+    assert copies["next:0"].purpose == "input"
+    assert isinstance(copies["next:0"].bytes, Missing)

@@ -33,9 +33,9 @@ def test_points_at_what_crosses():
     assert "net/dense_1/Cumsum" in found.suggestions[0].text
 
 
-@pytest.mark.parametrize("purpose", ["input", "output", "variable"])
+@pytest.mark.parametrize("purpose", ["input", "output", "variable", "peer"])
 def test_other_copies_are_not_its_own(purpose: str):
-    """The batch, the results, and variables on the CPU: other checks."""
+    """The batch, the results, variables on the CPU, and what accelerators exchange: other checks."""
     placement = mixed(copies=(copy(purpose=purpose),), **both(50 * MS))
     assert results(CHECK, **GPU_STEP, placement=placement) == []
 
