@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdiag.collect.placing import normal
+from tfdiag.collect.walked import normal
 from tfdiag.compat.op_spans import OpSpan, Spans
 from tfdiag.model.placement import CopyTime, Kind, OpTime, PlacedOp
 

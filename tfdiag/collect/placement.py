@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from tfdiag.collect.op_times import copy_times, op_times, seconds_of_each
-from tfdiag.collect.placing import Known, Names, main_device, marks, place, text_layers
+from tfdiag.collect.placing import main_device, marks, place, text_layers
+from tfdiag.collect.walked import Known, Names
 from tfdiag.compat import keras, tensorflow
 from tfdiag.compat import placement as door
 from tfdiag.compat.op_spans import read_spans

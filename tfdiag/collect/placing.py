@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
+from tfdiag.collect.crossings import Crossing, Part, copies_of, crossings_of, is_variable_op, sources_of
+from tfdiag.collect.walked import Known, Names, Walked, normal, on_cpu, short, walk
 from tfdiag.compat.placement import GraphNode, HeldVariable
 from tfdiag.model.placement import Copy, DeviceOps, Kind, PlacedOp, Placement, Reason, Variables
-from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["Known", "Names", "main_device", "marks", "normal", "place", "short", "text_layers", "walk"]
+__all__ = ["main_device", "marks", "place", "text_layers"]
 
 _PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _TEXT = (
@@ -47,127 +47,10 @@ _SHAPES = (
 """With integers these work out shapes, which TensorFlow keeps in host memory on purpose."""
 _SMALL = ("int32", "int64", "bool", "uint32", "uint64", "int8", "uint8", "int16", "uint16", "resource")
 _NUMBERS = ("float", "bfloat", "complex", "double", "half")
-_INLINED = re.compile(
-    r"(?:StatefulPartitionedCall|PartitionedCall)(?:_\d+)?/|(?:body|cond|then|else|branch_?\d*)/_\d+/"
-)
-"""What inlining a function puts between a caller's name and a node's."""
 _READS_VARIABLE = ("ReadVariableOp", "ResourceGather")
-_BYTES = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
-    "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "half": 2,
-}  # fmt: skip
 _TYPES_KEPT = 12
 _OPS_KEPT = 60
 _COPIES_KEPT = 200
-
-
-def normal(name: str) -> str:
-    """Take out of a name what inlining put in; a graph and its inlined form then agree."""
-    return _INLINED.sub("", name)
-
-
-def short(device: str) -> str:
-    """Shorten `/job:localhost/replica:0/task:0/device:GPU:0` to `/GPU:0`."""
-    return "/" + device.rsplit("device:", maxsplit=1)[-1].lstrip("/") if device else ""
-
-
-def _on_cpu(device: str) -> bool:
-    return short(device).startswith("/CPU")
-
-
-# Names
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """What the caller's names for parts of the model are."""
-
-    layers: frozenset[str] = frozenset()
-    optimizer: str = ""
-    scopes: dict[str, str] = field(default_factory=dict)
-    """Layers by the names of their scopes, where a graph told which is whose."""
-
-    def seen_in(self, paths: Iterable[str]) -> Names:
-        """Find out which scope of a graph belongs to which layer.
-
-        A scope that is opened again gets a number. So the scope `dense_1` may be that of the layer `dense` or
-        of `dense_1`: it is that of the one which has no other.
-        """
-        segments = {segment for path in paths for segment in path.split("/")[:-1]}
-        scopes, doubtful = {}, []
-        for segment in sorted(segments):
-            found = self._candidates(segment)
-            if len(found) == 1:
-                scopes[segment] = found[0]
-            elif found:
-                doubtful.append(segment)
-        for segment in doubtful:
-            whole, bare = self._candidates(segment)
-            scopes[segment] = bare if bare not in scopes.values() else whole
-        return replace(self, scopes=scopes)
-
-    def _candidates(self, segment: str) -> list[str]:
-        names = dict.fromkeys((segment, re.sub(r"_\d+$", "", segment)))
-        return [name for name in names if name in self.layers]
-
-    def layer(self, path: str) -> str:
-        """Give the innermost layer in whose scope an op stands."""
-        for segment in reversed(path.split("/")):
-            if segment in self.scopes:
-                return self.scopes[segment]
-            if found := self._candidates(segment):
-                return found[0]
-        return ""
-
-    def part(self, path: str) -> Literal["forward", "backward", "optimizer", "loss", "metrics", ""]:
-        """Say which part of a step an op belongs to."""
-        segments = [segment.lower() for segment in normal(path).split("/")]
-        if any(segment.startswith(("gradient_tape", "gradients")) for segment in segments):
-            return "backward"
-        optimizer = self.optimizer.lower()
-        if optimizer and any(re.sub(r"_\d+$", "", segment) == optimizer for segment in segments):
-            return "optimizer"
-        if self.layer(path):
-            return "forward"
-        if any("loss" in segment for segment in segments[:-1]):
-            return "loss"
-        return "metrics" if any("metric" in segment for segment in segments[:-1]) else ""
-
-
-# The traced graph
-
-
-@dataclass(frozen=True, slots=True)
-class Walked:
-    """A node that a step reaches."""
-
-    node: GraphNode
-    path: str
-    """With the names of the nodes that call the functions in which it is."""
-    in_loop: bool
-    device: str
-    """Its own, or that of the node that calls it."""
-
-
-def walk(nodes: Iterable[GraphNode]) -> Iterator[Walked]:
-    """Go through a graph and all functions that it calls."""
-    functions: dict[str, list[GraphNode]] = {}
-    for node in nodes:
-        functions.setdefault(node.function, []).append(node)
-    seen: set[tuple[str, bool]] = set()
-    waiting = deque([("", "", False, "")])
-    while waiting:
-        function, prefix, in_loop, caller = waiting.popleft()
-        if (function, in_loop) in seen:
-            continue
-        seen.add((function, in_loop))
-        for node in functions.get(function, ()):
-            path, device = prefix + node.name, node.device or caller
-            yield Walked(node, path, in_loop, device)
-            # The graph's own loop goes over steps: Keras makes several of them in a call.
-            over_steps = not node.function and "/" not in node.name
-            looping = in_loop or (node.op in ("While", "StatelessWhile") and not over_steps)
-            waiting.extend((called, path + "/", looping, device) for called in node.calls)
 
 
 def _kind(node: GraphNode) -> Literal["python", "text"] | None:
@@ -184,75 +67,12 @@ def _kind(node: GraphNode) -> Literal["python", "text"] | None:
     return "text" if "string" in (node.types.get("T"), node.types.get("dtype")) else None
 
 
-# The parts
-
-
-@dataclass(slots=True)
-class _Part:
-    """What one device runs."""
-
-    nodes: dict[str, GraphNode]
-    readers: dict[str, list[GraphNode]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, nodes: Iterable[GraphNode]) -> _Part:
-        part = cls({node.name: node for node in nodes if not node.function})
-        for node in part.nodes.values():
-            for source in _data(node):
-                part.readers.setdefault(source, []).append(node)
-        return part
-
-    @property
-    def device(self) -> str:
-        counted = Counter(node.device for node in self.nodes.values() if node.device)
-        return counted.most_common(1)[0][0] if counted else ""
-
-    def upstream(self, name: str) -> set[str]:
-        """Give the nodes that a node is made of, itself among them."""
-        return self._reached(name, lambda at: _data(self.nodes[at]) if at in self.nodes else ())
-
-    def downstream(self, name: str) -> set[str]:
-        """Give the nodes that are made of a node, itself among them."""
-        return self._reached(name, lambda at: [reader.name for reader in self.readers.get(at, ())])
-
-    @staticmethod
-    def _reached(name: str, following: Callable[[str], Iterable[str]]) -> set[str]:
-        seen, waiting = {name}, [name]
-        while waiting:
-            for other in following(waiting.pop()):
-                if other not in seen:
-                    seen.add(other)
-                    waiting.append(other)
-        return seen
-
-
-def _data(node: GraphNode) -> list[str]:
-    """Name what a node takes values from; whether it runs at all is no value."""
-    sources = [source.split(":")[0] for source in node.inputs if not source.startswith("^")]
-    if node.op in ("Switch", "_SwitchN"):
-        return sources[:1]
-    return sources[1:] if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else sources
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known about the job beside its graph."""
-
-    names: Names = field(default_factory=Names)
-    variables: tuple[HeldVariable, ...] = ()
-    batch: int | None = None
-    """Elements of a batch, which the graph may not know."""
-    has_kernel: Callable[[str, dict[str, str]], str | None] = lambda _op, _types: None
-    function: Callable[[str], tuple[str, str]] = lambda _token: ("", "")
-    """Name and place of a Python function by its token."""
-
-
 def place(
     traced: Sequence[GraphNode], parts: Sequence[Sequence[GraphNode]], known: Known, cpu: str = "/CPU:0"
 ) -> Placement:
     """Say where the ops of a step run; without parts everything runs on the CPU."""
     walked = list(walk(traced))
-    cut = [_Part.of(part) for part in parts]
+    cut = [Part.of(part) for part in parts]
     spread = [each for part in parts for each in walk(part)]
     homes = {(normal(each.path), each.node.op): each.device for each in spread}
     devices = _devices(
@@ -268,10 +88,9 @@ def place(
     copies: list[Copy] = []
     if cut:
         traced_at = {(normal(each.path), each.node.op): each for each in walked}
-        crossings = list(_crossings(cut))
-        real = frozenset(crossing.received.wire for crossing in _copies(crossings))
-        copies = [_copy(crossing, real, traced_at, known) for crossing in _copies(crossings)]
-        if not _on_cpu(main_device(devices)):
+        crossings = list(crossings_of(cut))
+        copies = copies_of(crossings, traced_at, known)
+        if not on_cpu(main_device(devices)):
             have = {(op.name, op.op) for op in named}
             hosted = _hosted(crossings, traced_at, known)
             named.extend(op for op in hosted if (op.name, op.op) not in have)
@@ -347,147 +166,26 @@ def _placed(each: Walked, kind: Any, device: str, known: Known) -> PlacedOp:
     )
 
 
-# What crosses devices
-
-
-@dataclass(frozen=True, slots=True)
-class _Crossing:
-    """A tensor that a part sends to another one."""
-
-    source: GraphNode
-    output: int
-    sender: _Part
-    target: _Part
-    received: GraphNode
-    dtype: str
-    real: bool
-    """It lies in the memory of an accelerator on one side: bytes cross the bus."""
-
-
-def _crossings(parts: Sequence[_Part]) -> Iterator[_Crossing]:
-    received = {
-        node.wire: (part, node)
-        for part in parts
-        for node in part.nodes.values()
-        if node.op in ("_Recv", "_HostRecv")
-    }
-    for part in parts:
-        for node in part.nodes.values():
-            if node.op not in ("_Send", "_HostSend") or node.wire not in received:
-                continue
-            target, receiver = received[node.wire]
-            if target is part or not _data(node):
-                continue
-            name, _, output = node.inputs[0].partition(":")
-            source = part.nodes.get(name)
-            dtype = receiver.types.get("tensor_type") or node.types.get("T", "")
-            # An edge that only says what comes first is made a tensor without elements.
-            if source is None or source.empty or receiver.name not in target.readers:
-                continue
-            real = any(
-                one.op in ("_Send", "_Recv") and not _on_cpu(one.device) for one in (node, receiver)
-            ) and dtype not in ("resource", "string")
-            yield _Crossing(source, int(output or 0), part, target, receiver, dtype, real)
-
-
-def _is_variable_op(op: str) -> bool:
-    return "VariableOp" in op or op.startswith(("Resource", "AssignVariable"))
-
-
-def _purpose(
-    crossing: _Crossing, real: frozenset[str]
-) -> Literal["input", "output", "variable", "inside", "peer"]:
-    """Say what a tensor crosses for, by what the CPU does with it."""
-    if _on_cpu(crossing.sender.device):
-        host, reached = crossing.sender, crossing.sender.upstream(crossing.source.name)
-        back = any(_crosses(host, name, ("_Recv", "_HostRecv"), real) for name in reached)
-        through: Literal["input", "output"] = "input"
-    elif _on_cpu(crossing.target.device):
-        host, reached = crossing.target, crossing.target.downstream(crossing.received.name)
-        back = any(_crosses(host, name, ("_Send", "_HostSend"), real) for name in reached)
-        through = "output"
-    else:
-        return "peer"
-    if back:
-        return "inside"
-    used = any(_is_variable_op(host.nodes[name].op) for name in reached if name in host.nodes)
-    return "variable" if used else through
-
-
-def _crosses(part: _Part, name: str, ops: tuple[str, ...], real: frozenset[str]) -> bool:
-    node = part.nodes.get(name)
-    return node is not None and node.op in ops and node.wire in real
-
-
-def _copies(crossings: Iterable[_Crossing]) -> list[_Crossing]:
-    return [crossing for crossing in crossings if crossing.real]
-
-
-def _copy(
-    crossing: _Crossing, real: frozenset[str], traced: dict[tuple[str, str], Walked], known: Known
-) -> Copy:
-    source, target = crossing.sender.device, crossing.target.device
-    at = traced.get((normal(crossing.source.name), crossing.source.op))
-    shape = None
-    if at is not None and crossing.output < len(at.node.shapes):
-        shape = at.node.shapes[crossing.output]
-    readers = [reader.name for reader in crossing.target.readers.get(crossing.received.name, ())]
-    return Copy(
-        tensor=f"{normal(crossing.source.name)}:{crossing.output}",
-        op=crossing.source.op,
-        reader=normal(readers[0]) if readers else "",
-        source=short(source),
-        target=short(target),
-        direction=_direction(source, target),
-        dtype=crossing.dtype,
-        shape="" if shape is None else f"({', '.join('?' if n < 0 else str(n) for n in shape)})",
-        bytes=_size(shape, crossing.dtype, known.batch),
-        purpose=_purpose(crossing, real),
-        layer=known.names.layer(crossing.source.name)
-        or next(filter(None, map(known.names.layer, readers)), ""),
-        in_loop=at is not None and at.in_loop,
-    )
-
-
-def _direction(source: str, target: str) -> Literal["host to device", "device to host", "device to device"]:
-    if _on_cpu(source):
-        return "host to device"
-    return "device to host" if _on_cpu(target) else "device to device"
-
-
-def _size(shape: tuple[int, ...] | None, dtype: str, batch: int | None) -> Maybe:
-    if shape is None or dtype not in _BYTES:
-        return Missing("the graph does not know the shape")
-    elements, guessed = 1, False
-    for position, size in enumerate(shape):
-        if size < 0 and (position or batch is None):
-            return Missing("the graph does not know the shape")
-        guessed = guessed or size < 0
-        elements *= (batch or 0) if size < 0 else size
-    source = "shape in the graph, with the batch's size" if guessed else "shape in the graph"
-    return Quantity(
-        float(elements * _BYTES[dtype]), "B", origin="estimated" if guessed else "measured", source=source
-    )
-
-
 def _hosted(
-    crossings: Sequence[_Crossing],
+    crossings: Sequence[Crossing],
     traced: dict[tuple[str, str], Walked],
     known: Known,
 ) -> Iterator[PlacedOp]:
     """Give the ops on the CPU that what crosses devices goes through."""
     found: dict[str, GraphNode] = {}
-    for crossing in _copies(crossings):
-        if _on_cpu(crossing.sender.device):
+    for crossing in crossings:
+        if not crossing.real:
+            continue
+        if on_cpu(crossing.sender.device):
             part, reached = crossing.sender, crossing.sender.upstream(crossing.source.name)
-        elif _on_cpu(crossing.target.device):
+        elif on_cpu(crossing.target.device):
             part, reached = crossing.target, crossing.target.downstream(crossing.received.name)
         else:
             continue
         found.update({name: part.nodes[name] for name in reached if name in part.nodes})
     for name, node in found.items():
         small = all(kind in _SMALL for kind in node.types.values())
-        if not _counts(node.op) or (small and node.op in _SHAPES) or _is_variable_op(node.op):
+        if not _counts(node.op) or (small and node.op in _SHAPES) or is_variable_op(node.op):
             continue
         at = traced.get((normal(name), node.op))
         kind = _kind(node) or "host"
@@ -504,7 +202,7 @@ def _hosted(
         )
 
 
-def _reason(node: GraphNode, at: Walked | None, part: _Part, known: Known) -> Reason:
+def _reason(node: GraphNode, at: Walked | None, part: Part, known: Known) -> Reason:
     kind = _kind(node)
     if kind is not None:
         return kind
@@ -515,7 +213,7 @@ def _reason(node: GraphNode, at: Walked | None, part: _Part, known: Known) -> Re
         return "no kernel"
     if able == "not for this type":
         return "no kernel for this type"
-    sources = (part.nodes.get(source) for source in _data(node))
+    sources = (part.nodes.get(source) for source in sources_of(node))
     if any(source is not None and "resource" in source.types.values() for source in sources):
         return "variable there"
     return "not known"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tfdiag.collect.placing import Known, Names, main_device, marks, normal, place, short, text_layers, walk
+from tfdiag.collect.placing import main_device, marks, place, text_layers
+from tfdiag.collect.walked import Known, Names, normal, short, walk
 from tfdiag.compat.placement import GraphNode, HeldVariable
 from tfdiag.model.quantity import Missing, Quantity
 
