@@ -33,8 +33,10 @@ def diagnosed(probe: Any, budget: float) -> Any:
     answers = {}
     with tf.device("/CPU:0"):
         weights = make()
-    for name, model in (("pinned", make(Pinned(name="pinned"))), ("healthy", make()), ("weights", weights)):
-        report = tfdiag.diagnose(model, dataset, budget=budget)
+    jobs = {"pinned": make(Pinned(name="pinned")), "healthy": make(), "weights": weights, "whole": weights}
+    for name, model in jobs.items():
+        with tf.device("/CPU:0" if name == "whole" else None):
+            report = tfdiag.diagnose(model, dataset, budget=budget)
         answers[name] = {
             "findings": {finding.check: finding.cost.value for finding in report.findings},
             "where": {finding.check: finding.where for finding in report.findings},
@@ -47,7 +49,7 @@ def diagnosed(probe: Any, budget: float) -> Any:
 
 @pytest.fixture(scope="module")
 def answers(simgpu: Simgpu) -> Any:
-    """A job with an op on the CPU in its middle, the same without, and with its weights on the CPU."""
+    """A job with an op on the CPU in its middle, the same without, with its weights and all on the CPU."""
     return simgpu(diagnosed, 9.0, preset="slow bus", knobs={"gflops": 200}).result
 
 
@@ -97,6 +99,15 @@ def test_weights_on_the_cpu_are_a_finding(answers: Any) -> None:
     assert "cpu-op-in-gpu-step" not in weights["findings"]
 
 
+def test_a_step_under_tf_device_is_a_finding(answers: Any) -> None:
+    """A tf.device around the diagnosis is followed, as fit would; then all of the step is on the CPU."""
+    whole = answers["whole"]
+    assert {each["device"] for each in whole["placement"]["devices"]} == {"/CPU:0"}
+    assert whole["placement"]["copies"] == []
+    assert whole["where"]["model-on-cpu"] == "the model"
+    assert not (set(ABOUT) - {"model-on-cpu"}) & set(whole["findings"])
+
+
 def placed_on_both(probe: Any) -> Any:
     import tempfile
     import time
@@ -137,16 +148,13 @@ def placed_on_both(probe: Any) -> Any:
 
     with tf.device("/CPU:0"):
         weights = make(keras.layers.Dense(64))
-        whole = make(keras.layers.Dense(64))
     answers = {"no kernel": place(make(keras.layers.Dense(16), Wide(name="wide"), Python(name="python")))}
     answers["weights"] = place(weights)
-    with tf.device("/CPU:0"):
-        answers["whole"] = place(whole)
     return answers
 
 
 def test_why_and_where(simgpu: Simgpu) -> None:
-    """A type without a kernel, a Python function, weights on the CPU, a whole step on the CPU."""
+    """A type without a kernel, a Python function, weights on the CPU."""
     answers = simgpu(placed_on_both).result
 
     ops = {op["op"]: op for op in answers["no kernel"]["ops"]}
@@ -161,6 +169,3 @@ def test_why_and_where(simgpu: Simgpu) -> None:
     assert {copy["purpose"] for copy in weights["copies"]} >= {"variable"}
     assert max(weights["devices"], key=lambda each: each["ops"])["device"] == "/GPU:0"
     assert weights["copy_times"]
-
-    whole = answers["whole"]
-    assert max(whole["devices"], key=lambda each: each["ops"])["device"] == "/CPU:0"
