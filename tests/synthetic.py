@@ -29,6 +29,7 @@ from tfdiag.model.measurements import (
     ValidationRun,
 )
 from tfdiag.model.pipeline import Node, Pipeline, Sample, Stage, StageParameter
+from tfdiag.model.placement import DeviceOps, Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Cut", "Part", "Synthetic", "analysed", "chain", "pipeline", "sampled", "stage"]
@@ -108,6 +109,8 @@ class Synthetic:
     accelerator: bool = False
     pipeline: Pipeline | Missing = Missing("the input is no tf.data pipeline")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
+    placement: Placement | Missing | None = None
+    """Where ops run; None puts all of them where they belong."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -124,6 +127,7 @@ class Synthetic:
             pipeline=self.pipeline,
             overhead=Overhead(1.0),
             gpu=self.gpu,
+            placement=self._placement(),
         )
 
     @property
@@ -156,6 +160,12 @@ class Synthetic:
             devices=tuple(devices),
             cpu_quota=Missing("no quota") if self.quota is None else Quantity(self.quota, "cores"),
         )
+
+    def _placement(self) -> Placement | Missing:
+        if self.placement is not None:
+            return self.placement
+        device = "/GPU:0" if self.accelerator else "/CPU:0"
+        return Placement((DeviceOps(device, 100, {"MatMul": 6}),))
 
     def _job(self) -> Job:
         steps: Maybe = Missing("a generator does not know its length")

@@ -27,6 +27,7 @@ from tfdiag.collect.inputs import Input
 from tfdiag.collect.job import batch_facts, batch_tensors, describe
 from tfdiag.collect.loop import run_own_loop
 from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
+from tfdiag.collect.placement import measure_placement, measure_placement_of_step
 from tfdiag.collect.py_input import measure_py_input
 from tfdiag.collect.recorder import EndOfRun, Recorder
 from tfdiag.collect.redirect import redirect_files
@@ -50,6 +51,7 @@ from tfdiag.model.measurements import (
     Replay,
 )
 from tfdiag.model.pipeline import Pipeline, PyInput
+from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Request", "collect"]
@@ -63,6 +65,8 @@ _REPLAY_SHARE = 0.4
 _REPLAY_AT_MOST_S = 5.0
 _TRACE_SHARE = 0.3
 _TRACE_AT_MOST_S = 4.0
+_PLACEMENT_SHARE = 0.25
+_PLACEMENT_AT_MOST_S = 4.0
 _SAMPLES_SHARE = 0.8
 _SAMPLES_AT_MOST_S = 8.0
 _GRACE_SHARE = 0.05
@@ -122,6 +126,7 @@ class _Collection:
         self.stamps: Stamps | None = None
         self.folder = folder
         self.tracer = Tracer(folder)
+        self.placement: Placement | Missing = Missing("the budget was used up before ops were placed")
         self.samples: Callable[[], tuple[HostSample, ...]] = tuple
         self.has_device = False
 
@@ -195,6 +200,7 @@ class _Collection:
                     alone_, batch = self._alone(worker, live)
                     replayed = self._replay(worker, batch, alone_)
                     job = self._with_batch(job, batch)
+                    self.placement = self._placement(worker, job, batch, live, replayed)
                     del batch  # the stages make more of them
                     pipeline = self._pipeline(worker, live, replayed)
             except Abandoned:
@@ -228,6 +234,7 @@ class _Collection:
             host=host,
             device=device,
             gpu=gpus.telemetry(),
+            placement=self.placement,
         )
 
     def _live(self, worker: Worker) -> Live:
@@ -529,6 +536,40 @@ class _Collection:
                 )
 
             result: Replay | Missing = self._guarded(worker, work, "replaying a batch")
+            return result
+
+    def _placement(
+        self, worker: Worker, job: Job, batch: Any, live: Live, replayed: Replay | Missing
+    ) -> Placement | Missing:
+        """See which op of the step runs where, and time those that hold it up."""
+        if batch is None:
+            return Missing("there is no batch to run the step on")
+        if isinstance(replayed, Missing):
+            return replayed
+        if job.run_eagerly:
+            return Missing("an eager step has no graph that says where its ops run")
+        request = self.request
+        options: dict[str, Any] = {
+            "first_call_s": max(live.duration_s[:1], default=0.0),
+            "call_s": min(replayed.call_s, default=0.0),
+            "tracer": self.tracer,
+            "clock": request.clock,
+        }
+        size = round(job.batch_size.value) if isinstance(job.batch_size, Quantity) else None
+        with self._phase("op placement"):
+            options["until"] = self.deadline.share(_PLACEMENT_SHARE, _PLACEMENT_AT_MOST_S)
+
+            def work() -> Placement | Missing:
+                if request.train_step is not None:
+                    return measure_placement_of_step(request.train_step, batch, size=size, **options)
+                return measure_placement(
+                    request.model,
+                    lambda: replay.resident(request.model, batch, self.element_spec),
+                    batch=size,
+                    **options,
+                )
+
+            result: Placement | Missing = self._guarded(worker, work, "placing ops")
             return result
 
     def _pipeline(

@@ -24,7 +24,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from tfdiag.compat.tensorflow import tensorflow
+from tfdiag.compat.tensorflow import current_device, tensorflow
 from tfdiag.errors import ModelError, TensorFlowMissingError
 
 __all__ = [
@@ -207,16 +207,20 @@ def seed_generators() -> list[Any]:
 
 
 def carry_context() -> contextlib.AbstractContextManager[None]:
-    """Make a block in another thread see the Keras state and the strategy of this one."""
+    """Make a block in another thread see the Keras state, the strategy and the device of this one."""
     state = {**global_state()}
     tf = tensorflow()
     strategy = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
+    device = current_device()
 
     @contextlib.contextmanager
     def scope() -> Iterator[None]:
         before = global_state()
         restore_global_state(state)
-        with strategy.scope() if strategy is not None else contextlib.nullcontext():
+        with (
+            tf.device(device) if device else contextlib.nullcontext(),
+            strategy.scope() if strategy is not None else contextlib.nullcontext(),
+        ):
             try:
                 yield
             finally:

@@ -31,6 +31,8 @@ STEP_MARK = "tfdiag step"
 _WORKING = "ExecutorState::Process"
 _HOST_LEVEL = 2
 """Ops and iterators, without the threads' small change."""
+_ALL_OPS_LEVEL = 3
+"""TensorFlow calls an op quick that took less than some microseconds, and leaves it out of lower levels."""
 
 
 class Tracer:
@@ -40,12 +42,14 @@ class Tracer:
         self._folder = folder / "trace"
         self.running = False
 
-    def start(self, *, device: bool = False) -> Missing | None:
-        """Begin to record, or say why that can't be."""
+    def start(self, *, device: bool = False, all_ops: bool = False) -> Missing | None:
+        """Begin to record, accelerators and quick ops as well if asked to, or say why that can't be."""
         tf = tensorflow()
         try:
             options = tf.profiler.experimental.ProfilerOptions(
-                host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=int(device)
+                host_tracer_level=_ALL_OPS_LEVEL if all_ops else _HOST_LEVEL,
+                python_tracer_level=0,
+                device_tracer_level=int(device),
             )
             with stderr.without(stderr.PROFILER):
                 tf.profiler.experimental.start(str(self._folder), options=options)
@@ -56,13 +60,14 @@ class Tracer:
 
     def stop(self) -> float | Missing:
         """Stop, and give the time in which at least one thread worked on ops."""
-        return self._stopped(_read)
+        return self.stop_with(_read)
 
     def take(self, limit_bytes: int) -> bytes | Missing:
         """Stop, and give the trace itself."""
-        return self._stopped(lambda folder: _bytes_of(folder, limit_bytes))
+        return self.stop_with(lambda folder: _bytes_of(folder, limit_bytes))
 
-    def _stopped(self, read: Callable[[Path], T]) -> T | Missing:
+    def stop_with(self, read: Callable[[Path], T | Missing]) -> T | Missing:
+        """Stop, and give what `read` finds in the folder of the trace."""
         if not self.running:
             return Missing("no trace was running")
         self.running = False

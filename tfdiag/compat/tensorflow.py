@@ -4,6 +4,7 @@ Private names and where they were seen, with what happens when they are gone:
 
 - `context()._rng`, `context()._internal_operation_seed` (2.16 to 2.21): op seeds drawn during a
   diagnosis move the sequence on.
+- `context().device_name` (2.13 to 2.21): a `tf.device` around a diagnosis is not followed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from tfdiag.errors import TensorFlowMissingError
 
 __all__ = [
+    "current_device",
     "device_list",
     "eager_random_state",
     "end_of_data",
@@ -172,6 +174,11 @@ def restore_eager_random_state(state: Any) -> None:
     context = _context()
     if hasattr(context, "_rng"):
         context._rng = copy.deepcopy(state)  # drawing changes it, and it may be put back again
+
+
+def current_device() -> str:
+    """Give the device that a `tf.device` around the caller chooses, empty where there is none."""
+    return str(getattr(_context(), "device_name", "") or "")
 
 
 def _context() -> Any:

@@ -12,6 +12,7 @@ from typing import Literal
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.pipeline import Pipeline
+from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
 
 __all__ = [
@@ -273,4 +274,4 @@ class Measurements:
     host: tuple[HostSample, ...] = ()
     device: DeviceTrace | Missing = Missing("the device was not traced")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
-    placement: Missing = Missing("op placement is not read yet")
+    placement: Placement | Missing = Missing("op placement is not read yet")

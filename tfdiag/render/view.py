@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tfdiag.model.measurements import Environment, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
+from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
 from tfdiag.render.device import device_lines
@@ -27,6 +28,7 @@ from tfdiag.render.format import (
     with_interval,
 )
 from tfdiag.render.gpus import gpu_gaps, gpu_lines
+from tfdiag.render.placement import placement_lines
 from tfdiag.render.stages import stage_lines
 
 __all__ = ["LEGEND", "Bar", "Change", "Problem", "Row", "View", "view"]
@@ -155,6 +157,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "The input, stage by stage": stage_lines(measured.pipeline),
         "On the device": device_lines(measured.device),
         "GPU": gpu_lines(measured),
+        "Where ops run": placement_lines(measured.placement),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)
@@ -378,6 +381,12 @@ def _gaps(report: ReportData) -> Iterator[tuple[str, str]]:
     if isinstance(pipeline, Pipeline) and pipeline.missing:
         yield "stages of the input", pipeline.missing
     yield from gpu_gaps(measurements.gpu)
+    placed, devices = measurements.placement, measurements.environment.devices
+    if isinstance(placed, Placement):
+        if placed.copies_missing and any(device.kind != "CPU" for device in devices):
+            yield "copies between devices", placed.copies_missing
+        if placed.times_missing:
+            yield "what misplaced ops cost", placed.times_missing
     # A job that already runs as a graph has no use for it.
     if isinstance(replay, Replay) and replay.graph_missing and measurements.job.run_eagerly:
         yield "the step as a graph", replay.graph_missing

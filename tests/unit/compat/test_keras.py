@@ -15,6 +15,7 @@ import tf_keras
 
 from tests.integration import jobs
 from tfdiag.compat import keras as door
+from tfdiag.compat.tensorflow import current_device
 from tfdiag.errors import ModelError
 
 
@@ -264,3 +265,21 @@ def test_batches_that_workers_had_ready_are_let_go() -> None:
     adapted.close()
     assert not adapted.adapter.enqueuer.is_running()
     assert adapted.adapter.enqueuer.ready_queue.empty()
+
+
+def test_another_thread_sees_the_device_of_this_one() -> None:
+    """A tf.device around the caller holds there as well, and only while it is asked for."""
+    found = []
+
+    def look(scope: Any) -> None:
+        found.append(current_device())
+        with scope:
+            found.append(current_device())
+
+    with tf.device("/CPU:0"):
+        scope = door.carry_context()
+    for each in (scope, door.carry_context()):
+        thread = threading.Thread(target=look, args=(each,))
+        thread.start()
+        thread.join()
+    assert [name.rpartition("/")[2] for name in found] == ["", "device:CPU:0", "", ""]
