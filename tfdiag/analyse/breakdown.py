@@ -125,8 +125,7 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
     if _accelerated(measurements) and not isinstance(replay, Missing):
         # The host's trace tells when the host worked, and a device works on its own.
         unknown = Missing(_NEEDS_DEVICE)
-        empty = unknown if isinstance(replay.empty, Missing) else replay.empty
-        replay = replace(replay, dispatch=unknown, empty=empty)
+        replay = replace(replay, dispatch=unknown, empty=unknown)
     wait, device, launch, unexplained = _inside_the_call(
         steady, replay, input_facts(measurements.input_alone), live.steps_per_call
     )

@@ -533,6 +533,7 @@ class _Collection:
                     clock=request.clock,
                     should_stop=stop,
                     stamps=None if staged is None else stamps,
+                    on_device=self.has_device,
                 )
 
             result: Replay | Missing = self._guarded(worker, work, "replaying a batch")

@@ -102,10 +102,12 @@ def measure_replay(
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
     stamps: Arrivals | None = None,
+    on_device: bool = False,
 ) -> Replay:
     """Time the model's own train function on one batch, and what dispatching it costs.
 
-    `stamps` tells when batches of the dataset arrived, where something does.
+    `stamps` tells when batches of the dataset arrived, where something does. `on_device` says that
+    the ops run beside the host, so that its trace does not tell dispatch.
     """
     eager = bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly()
     window = until - clock()
@@ -121,7 +123,7 @@ def measure_replay(
     if eager and not should_stop():
         graph, graph_missing = _in_graph(model, dataset, clock() + 0.3 * window, clock, should_stop)
     empty: list[float] = []
-    if isinstance(traced, Missing) and not should_stop():
+    if (on_device or isinstance(traced, Missing)) and not should_stop():
         names = list(timed.logs) if isinstance(timed.logs, dict) else ["loss"]
         null = keras.null_step(model, names)
         empty = _time_calls(null, dataset, clock() + 0.2 * window, clock, should_stop).call_s

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.synthetic import MS
-from tests.unit.checks.running import evidence, not_run, only, results, value
+from tests.synthetic import MS, Synthetic
+from tests.traces import MS as NS_MS
+from tests.traces import job
+from tests.unit.checks.running import evidence, is_sound, not_run, only, results, value
+from tfdiag.analyse.analysis import analyse
 from tfdiag.checks.launch.tiny_steps import CHECK
+from tfdiag.checks.registry import Undecided
 from tfdiag.model.quantity import Quantity
+from tfdiag.timeline import condense, read_trace
 
 
 def fixed(share: float, **parts: Any) -> dict[str, Any]:
@@ -72,6 +78,28 @@ def test_starts_from_the_callers_steps_per_execution():
     assert several.code == (
         "- model.compile(…, steps_per_execution=2)\n+ model.compile(…, steps_per_execution=32)"
     )
+
+
+@pytest.mark.parametrize(("empty", "fires"), [(2.0, False), (3.0, True)])
+def test_launches_of_kernels_are_no_fixed_cost(empty: float, fires: bool):
+    """On a device an empty call tells what is fixed; each kernel's launch comes on top of it."""
+    trace = condense(read_trace(job(30, kernels=5, kernel=NS_MS, late=NS_MS)))
+    synthetic = Synthetic(accelerator=True, compute=(10 - empty) * MS, dispatch=empty * MS, first_call=0.0)
+    analysis = analyse(replace(synthetic.measurements(), device=trace))
+    assert analysis.segment("launch") == pytest.approx(5 * MS)
+    found = list(CHECK.run(analysis))
+    assert bool(found) is fires
+    if found:
+        is_sound(CHECK, found[0])
+        assert value(found[0], "dispatch") == pytest.approx(empty * MS)
+
+
+def test_undecided_on_a_device_without_an_empty_call():
+    """A device's idling for its launches is not called fixed."""
+    trace = condense(read_trace(job(30, kernels=5, kernel=NS_MS, late=NS_MS)))
+    synthetic = Synthetic(accelerator=True, compute=8 * MS, dispatch=2 * MS, first_call=0.0, empty=False)
+    with pytest.raises(Undecided, match="the same for each step"):
+        list(CHECK.run(analyse(replace(synthetic.measurements(), device=trace))))
 
 
 def test_undecided_without_a_replay():
