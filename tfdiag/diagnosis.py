@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from tfdiag.analyse.analysis import analyse
 from tfdiag.checks.registry import check_ids, run_checks
-from tfdiag.collect.collect import Request, collect
+from tfdiag.collect.collect import collect
 from tfdiag.collect.inputs import check_data, resolve_input
+from tfdiag.collect.session import Request
 from tfdiag.compat import keras, tensorflow
 from tfdiag.errors import DatasetError, ModelError, UsageError
 from tfdiag.monitor.callback import DiagnosticsCallback

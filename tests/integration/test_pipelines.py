@@ -22,7 +22,7 @@ from tests.integration.processes import succeeds
 from tests.traces_left import leaves_no_trace
 from tfdiag.analyse.analysis import analyse
 from tfdiag.analyse.pipeline import PipelineModel
-from tfdiag.collect import collect
+from tfdiag.collect import phases
 from tfdiag.collect.py_input import measure_py_input
 from tfdiag.model.pipeline import Pipeline, PyInput
 from tfdiag.model.quantity import Missing
@@ -580,7 +580,7 @@ def test_py_dataset_that_fails_when_asked(model: Any, monkeypatch: pytest.Monkey
         left.append(3)
         return measure_py_input(*args, **kwargs)
 
-    monkeypatch.setattr(collect, "measure_py_input", ask)
+    monkeypatch.setattr(phases, "measure_py_input", ask)
     with leaves_no_trace(model, dataset=dataset):
         report = diagnose(model, dataset, budget=4.5)
 

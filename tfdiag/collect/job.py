@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tfdiag.collect.inputs import Input
+from tfdiag.collect.session import Request
 from tfdiag.compat import keras, tensorflow, tfdata
 from tfdiag.model.measurements import BatchTensor, Job
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
-__all__ = ["batch_facts", "batch_tensors", "describe"]
+__all__ = ["batch_facts", "batch_tensors", "describe", "job_of", "notes_of"]
 
 _LOOKED_AT = 1_000_000
 """Numbers of a tensor; enough to see what they are, and quick."""
@@ -156,3 +158,64 @@ def _flat(batch: Any) -> list[Any]:
     if isinstance(batch, (list, tuple)):
         return [leaf for value in batch for leaf in _flat(value)]
     return [batch]
+
+
+def job_of(request: Request) -> Job:
+    """Say what was asked to be diagnosed."""
+    names = tuple(type(callback).__name__ for callback in request.callbacks)
+    if request.train_step is not None:
+        step = request.train_step
+        job = Job(
+            loop="custom",
+            model=getattr(step, "__name__", type(step).__name__),
+            input=request.source.kind,
+            steps_per_epoch=Missing("a loop of the caller's own has no epochs"),
+            run_eagerly=tensorflow.functions_run_eagerly(),
+        )
+    else:
+        job = describe(
+            request.model,
+            request.source,
+            request.fit_kwargs,
+            callbacks=names,
+            epochs=int(request.fit_kwargs.get("epochs", 0)),
+        )
+    return replace(job, validation_steps=_validation_steps(request))
+
+
+def _validation_steps(request: Request) -> Maybe:
+    kwargs = request.fit_kwargs
+    data = kwargs.get("validation_data")
+    if data is None:
+        return Missing("there is no validation")
+    if kwargs.get("validation_steps"):
+        return Quantity(float(kwargs["validation_steps"]), "steps", origin="given")
+    if tfdata.is_dataset(data):
+        count = tfdata.cardinality(data)
+        if count is not None and count > 0:
+            return Quantity(float(count), "steps", source="cardinality of the validation data")
+        return Missing("the validation data does not know its length")
+    size = kwargs.get("validation_batch_size") or request.source.data.get("batch_size")
+    x = data[0] if isinstance(data, (list, tuple)) else data
+    length = keras.epoch_length({"x": x, "batch_size": size})
+    if length is None:
+        return Missing("the validation data does not know its length")
+    return Quantity(float(length), "steps", source="length of the validation data")
+
+
+def notes_of(request: Request) -> list[str]:
+    """Say what a reader must know about how the job is run."""
+    notes: list[str] = []
+    if request.source.exhausts:
+        notes.append(
+            "the dataset reads from a generator object that was made once: the batches that the "
+            "diagnosis took are gone; give from_generator a function that returns a fresh generator"
+        )
+    if request.source.one_shot:
+        notes.append(
+            "the input is a generator, which can be read only once: the batches that the diagnosis "
+            "took from it are gone; pass a function that returns a fresh generator to keep them"
+        )
+    if request.train_step is None and request.fit_kwargs.get("verbose") != 0:
+        notes.append("the progress bar was off during the diagnosis, so its time is not in the step")
+    return notes

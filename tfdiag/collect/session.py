@@ -1,0 +1,107 @@
+"""What the phases of one diagnosis share: the request, the budget's end, the worker's guard, how to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfdiag.collect.causes import root_cause
+from tfdiag.collect.deadline import Deadline
+from tfdiag.collect.inputs import Input
+from tfdiag.collect.recorder import Recorder
+from tfdiag.collect.worker import Abandoned, Worker
+from tfdiag.compat import tensorflow
+from tfdiag.compat.profiler import Tracer
+from tfdiag.compat.stamps import Stamps
+from tfdiag.model.measurements import HostSample
+from tfdiag.model.quantity import Missing
+
+__all__ = ["RESERVE_S", "Request", "Session"]
+
+_GRACE_SHARE = 0.05
+"""Of the budget: how long a phase may take to unwind after its end."""
+RESERVE_S = 0.15
+"""What the analysis and the report need after the last phase."""
+
+
+@dataclass(slots=True)
+class Request:
+    """What the caller asked for, already checked."""
+
+    model: Any
+    source: Input
+    fit_kwargs: dict[str, Any]
+    train_step: Callable[[Any], Any] | None
+    budget_s: float
+    steps: int | None
+    clock: Callable[[], float]
+    callbacks: list[Any] = field(default_factory=list)
+    progress: Callable[[str], None] | None = None
+    trace: bool = True
+    """Trace some steps where there is a device to see."""
+
+
+class Session:
+    """One diagnosis, from its first phase to its last."""
+
+    def __init__(self, request: Request, folder: Path) -> None:
+        self.request = request
+        self.folder = folder
+        self.deadline = Deadline(request.clock, request.budget_s)
+        self.tracer = Tracer(folder)
+        self.notes: list[str] = []
+        self.recorder: Recorder | None = None
+        self.samples: Callable[[], tuple[HostSample, ...]] = tuple
+        self.stamps: Stamps | None = None
+        self.element_spec: Any = None
+        self.has_device = False
+        self.stopping = False
+        """The live run has seen enough."""
+        self.stopped_hard = False
+        """Whatever runs must come back at once."""
+
+    def guarded(self, worker: Worker, work: Callable[[], Any], what: str) -> Any:
+        """Run a later phase; its failure is a gap in the report, not the end of it."""
+        if self.deadline.left() <= 2 * RESERVE_S:
+            raise Abandoned
+        failures = (
+            tensorflow.tensorflow().errors.OpError, ValueError, TypeError, RuntimeError,
+            AttributeError, NotImplementedError, LookupError, OSError, StopIteration,
+        )  # fmt: skip
+        try:
+            return worker.run(
+                work, until=self.deadline.end - RESERVE_S, grace_s=self.grace_s(), stop=self.stop_now
+            )
+        except failures as error:
+            reason = Missing(f"{what} failed: {root_cause(error)}")
+            return (reason, None) if what == "reading the input" else reason
+
+    def grace_s(self) -> float:
+        """Give how long work may take to come back once it is asked to."""
+        return _GRACE_SHARE * self.request.budget_s
+
+    def stop_now(self) -> None:
+        """Ask whatever runs on the worker to come back at once."""
+        self.stopped_hard = True
+        self.stopping = True
+        if self.recorder is not None:
+            self.recorder.abort = True
+            self.recorder.hot.stop_at = -math.inf
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Note what a phase takes of the budget."""
+        begin = self.request.clock()
+        try:
+            yield
+        finally:
+            self.deadline.note(name, begin)
+
+    def say(self, what: str) -> None:
+        """Tell the caller what goes on."""
+        if self.request.progress is not None:
+            self.request.progress(what)
