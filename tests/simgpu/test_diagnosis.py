@@ -35,10 +35,15 @@ def diagnosed(
 
     if wait_s:
         data = data.map(lambda x, y: (tf.ensure_shape(tf.numpy_function(slow, [x], x.dtype), x.shape), y))
+    model.optimizer.build(model.trainable_variables)
+    state = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
     report = tfdiag.diagnose(model, data, budget=14, progress=probe.mark)
     probe.mark("end")
+    now = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
     step = report.step
     return {
+        "kept": all(np.array_equal(one, other) for one, other in zip(state, now, strict=True))
+        and model.train_function is None,
         "verdict": report.verdict.code,
         "headline": report.verdict.headline,
         "step": step.mean_s,
@@ -96,6 +101,7 @@ def test_segments_are_those_of_the_log(simgpu: Simgpu, name: str) -> None:
     run = simgpu(diagnosed, *job, preset=preset, knobs=knobs)
     said, truth = run.result, truth_of(run, int(job[0] * job[1] * 4))
     assert said["failed"] == []
+    assert said["kept"]
     assert said["verdict"] == verdict, said["text"]
     assert findings <= set(said["findings"]), said["text"]
     segments = said["segments"]
