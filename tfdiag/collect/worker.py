@@ -18,6 +18,9 @@ __all__ = ["Abandoned", "Worker"]
 
 _T = TypeVar("_T")
 
+_INTERRUPTED_S = 2.0
+"""How long a step may take to come back after Ctrl-C before it is left alone."""
+
 
 class Abandoned(Exception):  # what happened, not what is wrong
     """The work did not come back in time; the thread is still in it."""
@@ -76,12 +79,14 @@ class Worker:
                 stop()
                 if not done.wait(max(0.05, grace_s)):
                     raise Abandoned  # noqa: TRY301  # handled like Ctrl-C, just below
-        except BaseException:
+        except BaseException as reason:
             if not done.is_set():
                 # Ctrl-C, or time is up: the thread ends as soon as it comes back. A second Ctrl-C leaves it.
                 self.abandoned = True
                 stop()
-                self.abandoned = not done.wait(max(0.05, grace_s))
+                # After Ctrl-C no budget has to be kept, and the job is put back once the thread is out.
+                patience_s = grace_s if isinstance(reason, Abandoned) else max(grace_s, _INTERRUPTED_S)
+                self.abandoned = not done.wait(max(0.05, patience_s))
             raise
         if failure:
             error = failure.pop()
