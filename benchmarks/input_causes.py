@@ -175,10 +175,10 @@ class Watch(keras.callbacks.Callback):
 
     def step_s(self) -> float:
         """Give the mean of the steady steps, over whole epochs where there are some."""
-        low, high = len(self.begins) // 3, len(self.begins) - 1
+        low, high = len(self.begins) // 2, len(self.begins) - 1
         edges = [edge for edge in self.epochs[1:] if edge < len(self.begins)]
         if len(edges) > 1:
-            low, high = edges[len(edges) // 3 if len(edges) > 3 else 0], edges[-1]
+            low, high = edges[len(edges) // 2 if len(edges) > 3 else 0], edges[-1]
         return (self.begins[high] - self.begins[low]) / max(1, high - low)
 
 

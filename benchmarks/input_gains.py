@@ -100,7 +100,7 @@ def main() -> None:
     """Try the suggestions of all jobs, or of some."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=float, default=20.0)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--only", default="")
     chosen = parser.parse_args()
     rows: list[dict[str, Any]] = []
