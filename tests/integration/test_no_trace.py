@@ -62,6 +62,10 @@ def test_exception_in_a_callback(hook: str) -> None:
     assert caught.value.__cause__ is error
 
 
+ENOUGH_S = 30.0
+"""For jobs that end by an error: a budget that ends before it would hide the error."""
+
+
 @pytest.mark.parametrize("at", [0, 1, 7, 19])
 def test_dataset_that_fails_at_batch_k(at: int) -> None:
     """The error names the batch and has the dataset's own error as its cause."""
@@ -74,7 +78,7 @@ def test_dataset_that_fails_at_batch_k(at: int) -> None:
     dataset = jobs.on_each_batch(jobs.batches(20), fail)
     with leaves_no_trace(model, dataset=dataset):
         with pytest.raises(tfdiag.TfdiagError, match=rf"batch {at}\b") as caught:
-            diagnose(model, dataset)
+            diagnose(model, dataset, budget=ENOUGH_S)
 
     assert isinstance(caught.value.__cause__, tf.errors.OpError)
     assert f"bad record {at}" in str(caught.value.__cause__)
@@ -97,7 +101,7 @@ def test_py_dataset_that_fails_at_batch_k(at: int) -> None:
     dataset = Fails()
     with leaves_no_trace(model, dataset=dataset):
         with pytest.raises(tfdiag.TfdiagError, match="bad record"):
-            diagnose(model, dataset, fit_kwargs={"shuffle": False})
+            diagnose(model, dataset, budget=ENOUGH_S, fit_kwargs={"shuffle": False})
 
 
 def test_exception_in_the_train_step() -> None:
@@ -177,7 +181,7 @@ def test_ctrl_c_in_each_phase(phase: str) -> None:
 
     with leaves_no_trace(model, dataset=dataset):
         with pytest.raises(KeyboardInterrupt):
-            diagnose(model, dataset)
+            diagnose(model, dataset, budget=6.0)
 
     assert phases.pressed
 
