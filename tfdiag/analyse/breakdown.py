@@ -12,6 +12,7 @@ from tfdiag.analyse.device import Call, reconciled, traced_call
 from tfdiag.analyse.steady import Boundary, Steady
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.measurements import InputAlone, Measurements, Replay, Traced
+from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Bounds, HostItem, Step
 from tfdiag.stats import Estimate
@@ -217,6 +218,10 @@ def _untraced(traced: Call | Missing) -> str:
 
 
 def _accelerated(measurements: Measurements) -> bool:
+    placed = measurements.placement
+    if isinstance(placed, Placement) and placed.devices:
+        # One may be there that the step does not use.
+        return not all(each.device.startswith("/CPU") for each in placed.devices)
     return any(device.kind != "CPU" for device in measurements.environment.devices)
 
 

@@ -20,7 +20,8 @@ def test_a_trace_tells_the_compute_time_before_nvml_does():
     (watched,) = busy_gpus(analysis)
     assert compute_share(analysis, watched).value == pytest.approx(0.9)
     assert isinstance(analysis.step, Step)
-    segments = {**analysis.step.segments, "host_to_device": Quantity(1 * MS, "s")}
+    half = Quantity(analysis.step.mean_s / 2, "s")
+    segments = {**analysis.step.segments, "host_to_device": Quantity(1 * MS, "s"), "device_compute": half}
     traced = replace(analysis, step=replace(analysis.step, segments=segments))
     assert compute_share(traced, watched).value == pytest.approx(0.5)
 

@@ -50,7 +50,7 @@ def _step(analysis: Analysis, found: Placement) -> Iterator[Result]:
         raise Undecided(
             f"the step runs on the CPU, and what it computes there is not known: {compute.reason}"
         )
-    cost = analysis.share(compute.value)
+    cost = min(1.0, analysis.share(compute.value))
     if not analysis.crosses(cost, facts.COST_SHARE):
         return
     ops = sum(each.ops for each in found.devices)
