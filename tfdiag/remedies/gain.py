@@ -17,6 +17,10 @@ __all__ = [
 
 _ENDS_STAY = 0.25
 """Of an epoch's end, where its input does not work any more: what was in flight there is not waited for."""
+_CROWDED = 1.5
+"""Two threads that share a core take at most this much longer for the same work."""
+_SHARED = 0.5
+"""With a smaller part of the logical cores at work each has a core of its own."""
 _SURELY_WAITS = 0.2
 """From this share of the step on its wait shows how long a batch takes."""
 _SLOWEST = 3.0
@@ -113,7 +117,10 @@ def gain_of(analysis: Analysis, changed: PipelineModel, source: str) -> Maybe:
     floor = min(rest, _replayed(analysis) or rest)
     after = max(pace.seconds, floor)
     sampled = max(pace_with(analysis, changed, as_sampled=True).seconds, floor)
-    others = [max(pace_with(analysis, changed, ends_stay=part).seconds, floor) for part in (0.0, 1.0)]
+    others = [
+        max(pace_with(analysis, changed, ends_stay=part, crowding=crowding).seconds, floor)
+        for part, crowding in ((0.0, 1.0), (1.0, _CROWDED))
+    ]
     ends = (after, after * missed, sampled, *others, after / _RULE, after * _RULE)
     told = f"{source}; {_then(pace)}"
     return speedup(analysis, min(after, mean), max(min(ends), floor), min(max(ends), mean), told)
@@ -132,18 +139,24 @@ def _then(pace: Pace) -> str:
 
 
 def pace_with(
-    analysis: Analysis, model: PipelineModel, *, as_sampled: bool = False, ends_stay: float = _ENDS_STAY
+    analysis: Analysis,
+    model: PipelineModel,
+    *,
+    as_sampled: bool = False,
+    ends_stay: float = _ENDS_STAY,
+    crowding: float = (1 + _CROWDED) / 2,
 ) -> Pace:
     """Predict the step with a pipeline, its costs as they were in the live run or as they were sampled.
 
     `ends_stay` is the part of an epoch's end that has nothing to do with how much the input works. It can't
-    be told apart from the rest, in which what is in flight is waited for.
+    be told apart from the rest, in which what is in flight is waited for. `crowding` is how much longer input
+    and step take while both work that took turns before: logical cores share what there is one of.
     """
     assert not isinstance(analysis.step, Missing)
     ends, restart = analysis.between_epochs()
     between = ends + restart
     rest = analysis.step.mean_s - analysis.segment("input_wait") - ends
-    fed = feed(model)
+    fed = now = feed(model)
     if not isinstance(analysis.pipeline, Missing):
         now = feed(analysis.pipeline)
         # What the step takes longer than its replay without any input goes with the input's work,
@@ -151,11 +164,20 @@ def pace_with(
         # and the first batch of an epoch, ahead of which nothing works, comes as much sooner.
         restart *= _ratio(fed.alone_s, now.alone_s)
         ends *= ends_stay + (1 - ends_stay) * _ratio(fed.cpu_s, now.cpu_s)
-        if not as_sampled:
-            fed = fed.scaled(_slower(analysis, now, between))
+        slower = 1.0 if as_sampled else _slower(analysis, now, between)
+        fed, now = fed.scaled(slower), now.scaled(slower)
     cores = usable_cores(analysis.measurements)
-    pace = step_time(fed, rest_s=rest, step_cpu_s=_step_cpu(analysis, rest), cores=cores)
-    return replace(pace, seconds=ends + restart + pace.seconds)
+    step_cpu = _step_cpu(analysis, rest)
+    pace = step_time(fed, rest_s=rest, step_cpu_s=step_cpu, cores=cores)
+    longer = 0.0
+    if pace.limit in ("the step", "input") and step_cpu + fed.cpu_s > _SHARED * cores * pace.seconds:
+        longer = (crowding - 1) * max(0.0, _overlap(fed, rest) - _overlap(now, rest))
+    return replace(pace, seconds=ends + restart + pace.seconds + longer)
+
+
+def _overlap(fed: Feed, rest: float) -> float:
+    """Give for how long of a step its input works as well."""
+    return min(rest, max((load.seconds for load in fed.ahead), default=0.0))
 
 
 def _slower(analysis: Analysis, now: Feed, between: float) -> float:
