@@ -1,6 +1,6 @@
 """Find the planted cause of slow input on top, claim nothing about healthy input, and cost the bottleneck.
 
-    python -m benchmarks.input_causes [--budget SECONDS] [--only PART_OF_A_NAME_OR_ID] [--plain]
+    python -m benchmarks.input_causes [--budget SECONDS] [--only PART] [--gains SECONDS] [--plain]
 
 With --plain nothing is diagnosed: each job runs with and without its input, to see that what is planted
 is there. Jobs on slow storage need a C compiler (`inputs/pauses.py`), and are left out without one.
@@ -13,7 +13,7 @@ import gc
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -64,7 +64,11 @@ def right_cause(case: Case, findings: list[str]) -> bool:
     return bool(findings) and findings[0] in {case.plant, *case.accept}
 
 
-def diagnosed(case: Case, budget: float) -> dict[str, Any]:
+After = Callable[[Case, Work, tfdiag.Report], None]
+"""What else is done with a job that was diagnosed."""
+
+
+def diagnosed(case: Case, budget: float, after: After | None) -> dict[str, Any]:
     """Build a job, diagnose it, and hold the report against what is known."""
     work = case.build()
     if work.cost:
@@ -75,6 +79,8 @@ def diagnosed(case: Case, budget: float) -> dict[str, Any]:
     of_input = [finding.check for finding in found.findings if finding.check in CHECKS]
     slowest = reported_bottleneck(found)
     cost = work.cost() if work.cost else None
+    if after is not None:
+        after(case, work, found)
     return {
         "verdict": found.verdict.code,
         "wait_share": wait_share(found),
@@ -90,12 +96,12 @@ def diagnosed(case: Case, budget: float) -> dict[str, Any]:
     }
 
 
-def one(case: Case, budget: float) -> dict[str, Any]:
+def one(case: Case, budget: float, after: After | None = None) -> dict[str, Any]:
     """Diagnose a job; one that raises is wrong."""
     row: dict[str, Any] = {"name": case.name, "plant": case.plant, "right": False}
     begin = time.perf_counter()
     try:
-        row |= diagnosed(case, budget)
+        row |= diagnosed(case, budget, after)
     except Exception as error:  # noqa: BLE001  # whatever it is, this job is wrong and the others go on
         row["error"] = f"{type(error).__name__}: {error}"[:500]
     row["whole_s"] = time.perf_counter() - begin
@@ -254,6 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=float, default=9.0, help="keeps the whole run below 12 minutes")
     parser.add_argument("--only", default="")
+    parser.add_argument("--gains", type=float, metavar="SECONDS", help="see input_gains, on the same reports")
     parser.add_argument("--plain", action="store_true", help="run the jobs with and without their input")
     parser.add_argument("--seconds", type=float, default=PLAIN_S, help="of each plain run")
     chosen = parser.parse_args()
@@ -265,11 +272,20 @@ def main() -> None:
             plainly(case, chosen.seconds)
             _forget()
         return
-    rows = []
+    rows, gains = [], []
+    after: After | None = None
+    if chosen.gains:
+        from benchmarks import input_gains  # which imports from here
+
+        def after(case: Case, work: Work, found: tfdiag.Report) -> None:
+            gains.extend(input_gains.pairs_of(case, work, found, chosen.gains))
+
     for case in chosen_cases(chosen.only):
-        rows.append(one(case, chosen.budget))
+        rows.append(one(case, chosen.budget, after))
         show(rows[-1])
     report("input_causes", goals_of(rows), rows)
+    if chosen.gains:
+        input_gains.sum_up(gains)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 import tfdiag
 from benchmarks.input_causes import chosen_cases, plain_step
 from benchmarks.inputs import pauses
-from benchmarks.inputs.suite import Case
+from benchmarks.inputs.suite import Case, Work
 from benchmarks.stats import Goal, report
 from tfdiag.compat import tfdata
 from tfdiag.model.quantity import Quantity
@@ -34,6 +34,11 @@ def pairs(case: Case, budget: float, seconds: float) -> list[dict[str, Any]]:
     """Diagnose a job, and try each of its suggestions."""
     work = case.build()
     found = tfdiag.diagnose(work.model, work.dataset, fit_kwargs=work.kwargs, budget=budget, verify=False)
+    return pairs_of(case, work, found, seconds)
+
+
+def pairs_of(case: Case, work: Work, found: tfdiag.Report, seconds: float) -> list[dict[str, Any]]:
+    """Try each suggestion of a report."""
     if not isinstance(found.step, Step):
         return []
     rows = []
@@ -112,6 +117,11 @@ def main() -> None:
         rows += pairs(case, chosen.budget, chosen.seconds)
         keras.backend.clear_session()
         gc.collect()
+    sum_up(rows)
+
+
+def sum_up(rows: list[dict[str, Any]]) -> None:
+    """Hold the errors against the goals."""
     errors = np.abs([row["error"] for row in rows if "error" in row])
     goals = [
         Goal("pairs of a job and a remedy that was applied", len(errors), 40, above=True),
