@@ -90,20 +90,25 @@ def sample_stages(
         if run.over():
             break
         if node.function is not None and cores > 1 and _fits(found.samples, node, cores):
-            try:
-                if "FlatMap" in node.op or "Interleave" in node.op:
-                    spread = serial.interleave(node.id, cycle=cores, calls=cores, deterministic=False)
-                else:
-                    spread = serial.parallel(node.id, calls=cores, deterministic=False)
-            except CannotEdit:
-                continue
-            _add(found, "parallel", spread, node, run, threads=cores)
+            _add_parallel(found, serial, node, cores, run)
         batch = _batched_by(graph, node)
         if batch is not None and not run.over():
             _add_batched(found, serial, node, batch, run)
     _add_interleaved(found, serial, working, cores, run)
-    _look_closer(found, serial, working, run)
+    _look_closer(found, serial, working, cores, run)
     return found
+
+
+def _add_parallel(found: Samples, serial: DatasetGraph, node: Node, cores: int, run: _Runner) -> None:
+    """Sample a function on all cores."""
+    try:
+        if "FlatMap" in node.op or "Interleave" in node.op:
+            spread = serial.interleave(node.id, cycle=cores, calls=cores, deterministic=False)
+        else:
+            spread = serial.parallel(node.id, calls=cores, deterministic=False)
+    except CannotEdit:
+        return
+    _add(found, "parallel", spread, node, run, threads=cores)
 
 
 def _add_interleaved(
@@ -133,21 +138,30 @@ def _files(graph: DatasetGraph, node: Node) -> int | None:
     return below.cardinality if below is not None and (below.cardinality or 0) > 0 else None
 
 
-def _look_closer(found: Samples, serial: DatasetGraph, working: Sequence[Node], run: _Runner) -> None:
+def _look_closer(
+    found: Samples, serial: DatasetGraph, working: Sequence[Node], cores: int, run: _Runner
+) -> None:
     """Spend what time is left on the stages that cost most, for their costs decide what is said.
 
     A machine has slow seconds: of two looks at a stage that computes, the quicker one is the truer.
     """
     costly = _ranked(working, found.samples)[:_CLOSER_STAGES]
-    for left, node in zip(range(len(costly), 0, -1), costly, strict=True):
+    several = {sample.node for sample in found.samples if sample.kind == "parallel"}
+    looks = [(node, kind) for node in costly for kind in ("prefix", "parallel")]
+    looks = [(node, kind) for node, kind in looks if kind == "prefix" or node.id in several]
+    for left, (node, kind) in zip(range(len(looks), 0, -1), looks, strict=True):
         remaining = run.until - run.clock()
         if run.over() or remaining < left * _SAMPLE_LEAST_S:
             return
-        run.sample_s = min(_CLOSER_S / len(costly), _SHARE * remaining / left)
+        run.sample_s = min(_CLOSER_S / len(looks), _SHARE * remaining / left)
         again = Samples()
-        _add(again, "prefix", serial, node, run)
+        if kind == "prefix":
+            _add(again, "prefix", serial, node, run)
+        else:
+            _add_parallel(again, serial, node, cores, run)
         for sample in again.samples:
-            at = [(old.node, old.kind) for old in found.samples].index((node.id, "prefix"))
+            first = (old for old in found.samples if old.node == node.id and old.kind == kind)
+            at = found.samples.index(next(first))
             if _truer(sample, found.samples[at]):
                 found.samples[at] = sample
 
@@ -352,13 +366,13 @@ class _Runner:
                 break
         cpu = time.process_time() - processor
         free = _free_cores(busy, host.busy_s(), cpu, self.clock() - began)
-        parts = [float(part.sum()) for part in np.array_split(np.array(walls), min(_PARTS, len(walls)))]
+        kept = _in_equal_parts(walls)
         return Sample(
             kind=kind,
             node=node.id,
-            elements=len(walls) * window * per_element,
-            wall_s=tuple(parts),
-            cpu_s=cpu,
+            elements=kept.size * window * per_element,
+            wall_s=tuple(float(part) for part in kept.sum(axis=1)),
+            cpu_s=cpu * float(kept.sum()) / max(1e-9, sum(walls)),
             first_s=first_s,
             bytes=Quantity(float(size) / per_element, "B", source="the first element"),
             free_cores=free,
@@ -385,6 +399,12 @@ class _Runner:
                 window = min(most, int(window * max(2.0, _WINDOW_S / max(took, 1e-7))))
             else:
                 return window, iterator
+
+
+def _in_equal_parts(walls: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Give the last windows in parts of as many, a row each: the median of unequal ones is not its time."""
+    parts = min(_PARTS, len(walls))
+    return np.array(walls[len(walls) % parts :]).reshape(parts, -1)
 
 
 def _free_cores(before: float | None, after: float | None, own_s: float, wall_s: float) -> Maybe:

@@ -379,3 +379,21 @@ def test_a_probe_that_fails_is_not_shown(capfd: pytest.CaptureFixture[str]):
     """A function that takes no batches is an answer, and no line on the caller's stderr."""
     sampled(Data.range(64).map(lambda n: tf.reshape(n, ()) + 1).batch(8))
     assert "INVALID_ARGUMENT" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("count", [1, 3, 12, 13, 14, 23, 24, 400])
+def test_parts_are_equal(count: int):
+    """Or their median would be that of longer or shorter ones: 14 windows in 12 parts are mostly one each."""
+    kept = samples._in_equal_parts([0.02] * count)
+    assert kept.shape[0] == min(12, count)
+    assert 0 <= count - kept.size < 12
+    assert kept.sum(axis=1) == pytest.approx(0.02 * kept.size / kept.shape[0])
+
+
+def test_windows_of_the_same_time_give_that_time():
+    """A function that takes two milliseconds costs as many, however many windows there was time for."""
+    found = sampled(Data.range(1 << 40).map(spinning), seconds=2.0)
+    each = [
+        float(np.median(s.wall_s)) * len(s.wall_s) / s.elements for s in found.samples if s.kind == "prefix"
+    ]
+    assert max(each) >= NAP_S * 0.99

@@ -118,9 +118,8 @@ def _each(sample: Sample) -> _Cost:
     parts = sorted(sample.wall_s)
     each = sample.elements / max(1, len(parts))
     middle, total = statistics.median(parts), sum(parts)
-    # Parts may differ in length by one window; where they are few, the sum says more. And what waits does so
-    # now and then, for the next block of a file: a median would leave that out.
-    by_median = len(parts) >= 6 and sample.cpu_s > 0.5 * total
+    # What waits does so now and then, for the next block of a file: a median would leave that out.
+    by_median = sample.cpu_s > 0.5 * total
     value = (middle if by_median else total / len(parts)) / each
     spread = (parts[-1 - len(parts) // 4] - parts[len(parts) // 4]) / each
     cpu = sample.cpu_s * value / total if total > 0 else 0.0  # of the middle part, as the rest of it
