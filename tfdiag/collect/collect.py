@@ -7,6 +7,7 @@ replayed. Whatever ends them (enough seen, the budget, an error, Ctrl-C), the sn
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import re
 import shutil
@@ -199,6 +200,8 @@ class _Collection:
                     device = self._trace(worker)
                     alone_, batch = self._alone(worker, live)
                     replayed = self._replay(worker, batch, alone_)
+                    if batch is not None and self._reads_once():
+                        device = self._trace_batch(worker, batch)
                     job = self._with_batch(job, batch)
                     self.placement = self._placement(worker, job, batch, live, replayed)
                     del batch  # the stages make more of them
@@ -339,17 +342,63 @@ class _Collection:
     def _trace(self, worker: Worker) -> DeviceTrace | Missing:
         """Run the job once more for some steps, under the profiler; only where there is a device to see."""
         request = self.request
+        if (reason := self._untraceable()) is not None:
+            return reason
+        if self._reads_once():
+            return Missing("the input can be read only once, and the run has used it")
+
+        def run(recorder: TracingRecorder, done: Callable[[], bool]) -> None:
+            if request.train_step is not None:
+                self._loop_with(recorder, done)
+            else:
+                self._fit_with(recorder, validate=False)
+
+        return self._traced(worker, run)
+
+    def _trace_batch(self, worker: Worker, batch: Any) -> DeviceTrace | Missing:
+        """Trace the step on one batch, where the input can't be read again."""
+        request = self.request
+        if (reason := self._untraceable()) is not None:
+            return reason
+        own_step = request.train_step
+
+        def run(recorder: TracingRecorder, done: Callable[[], bool]) -> None:
+            step: Callable[[Any], Any]
+            data: Any
+            if own_step is not None:
+                step, data = lambda source: own_step(next(source)), itertools.repeat(batch)
+            else:
+                step = keras.make_train_function(request.model)
+                data = replay.resident(request.model, batch, self.element_spec)
+            step = recorder.instrument(step, None)
+            replay.repeat(step, data, pace=self._pace(), clock=request.clock, should_stop=done)
+
+        trace = self._traced(worker, run)
+        if isinstance(trace, Missing):
+            return trace
+        # There is nothing to wait for: how much of the job's wait the device computes through was not seen.
+        return replace(trace, source=f"{trace.source}, on one batch", input_wait_s=0.0)
+
+    def _reads_once(self) -> bool:
+        return self.request.source.one_shot or self.request.source.exhausts
+
+    def _untraceable(self) -> Missing | None:
+        request = self.request
         if not self.has_device:
             return Missing("there is no accelerator, so there is no device timeline")
         if not request.trace:
             return Missing("the caller asked for no trace")
-        if request.source.one_shot or request.source.exhausts:
-            return Missing("the input can be read only once, and the run has used it")
         assert self.recorder is not None
         periods = self.recorder.periods()
         room = self.deadline.share(_TRACE_SHARE, _TRACE_AT_MOST_S) - request.clock()
         if len(periods) and float(np.median(periods)) * (WARM + LEAST + 1) > room:
             return Missing("some more steps, traced, would not fit into the budget")
+        return None
+
+    def _traced(
+        self, worker: Worker, run: Callable[[TracingRecorder, Callable[[], bool]], None]
+    ) -> DeviceTrace | Missing:
+        request = self.request
         self._say("tracing the device")
         done = False
 
@@ -370,10 +419,7 @@ class _Collection:
             )
 
             def work() -> DeviceTrace | Missing:
-                if request.train_step is not None:
-                    self._loop_with(recorder, lambda: done or self.stopped_hard)
-                else:
-                    self._fit_with(recorder, validate=False)
+                run(recorder, lambda: done or self.stopped_hard)
                 return recorder.trace()
 
             try:
