@@ -136,12 +136,14 @@ def job(
     overlap: bool = False,
     device: str = "/device:GPU:0",
     correlated: bool = True,
+    epoch: int = 0,
+    pause: int = 0,
     **planes: Any,
 ) -> bytes:
     """Give a trace of equal steps: Python, a wait for input, a copy, late launches of kernels, a copy back.
 
     Each part follows the one before it, so that an analysis has to give the numbers back. With `overlap` the
-    copy runs beside the kernels.
+    copy runs beside the kernels. Each `epoch` steps there is a pause.
     """
     main: list[Event] = []
     get: list[Event] = []
@@ -160,7 +162,7 @@ def job(
         calls.append(Event("cuLaunchKernel", called, launch, known))
 
     for step in range(steps):
-        now += host
+        now += host + (pause if epoch and step and step % epoch == 0 else 0)
         begin = now
         if wait:
             get.append(Event("IteratorGetNextOp::DoCompute", now, wait, {"id": step}))

@@ -318,7 +318,7 @@ def test_cuda_visible_devices_renumbers_for_tensorflow_only(simgpu: Simgpu) -> N
 
 
 def test_two_gpus_train_together(simgpu: Simgpu) -> None:
-    """MirroredStrategy works on both GPUs, reduces gradients between them, and NVLink counts what passes."""
+    """MirroredStrategy reduces gradients between both GPUs; NVLink and the profiler tell what passes."""
 
     def mirror(probe: Any) -> Any:
         import keras
@@ -326,12 +326,19 @@ def test_two_gpus_train_together(simgpu: Simgpu) -> None:
         import pynvml as n
         import tensorflow as tf
 
+        from tfdiag.timeline import condense, read_trace
+
         strategy = tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())
         with strategy.scope():
             model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(32), keras.layers.Dense(1)])
             model.compile("sgd", "mse", jit_compile=False)
         x, y = np.ones((64, 16), "float32"), np.ones((64, 1), "float32")
         loss = model.fit(x, y, batch_size=16, epochs=2, verbose=0).history["loss"]
+        tf.profiler.experimental.start("profile")
+        probe.mark("profiled")
+        model.fit(x, y, batch_size=16, verbose=0)
+        probe.mark("end")
+        tf.profiler.experimental.stop()
         n.nvmlInit()
         handles = [n.nvmlDeviceGetHandleByIndex(i) for i in range(2)]
         fields = [
@@ -340,6 +347,7 @@ def test_two_gpus_train_together(simgpu: Simgpu) -> None:
         return {
             "loss": loss,
             "replicas": strategy.num_replicas_in_sync,
+            "events": condense(read_trace("profile")).events,
             "sent": [f.value.ullVal for f in fields],
         }
 
@@ -353,6 +361,8 @@ def test_two_gpus_train_together(simgpu: Simgpu) -> None:
     crossing = between.where(between.device != between.peer)
     assert len(crossing) > 0
     assert run.result["sent"] == [int(crossing.bytes.sum()) // 1024] * 2
+    profiled = run.truth.between("profiled", "end").of("d2d")
+    assert run.result["events"]["copies to other devices"] == (profiled.device != profiled.peer).sum()
 
 
 def test_a_knob_that_is_no_number_stops_the_process(simgpu: Simgpu) -> None:

@@ -12,7 +12,14 @@ from .truth import Truth, overlap_ns, union_ns
 
 
 def diagnosed(
-    probe: Any, rows: int, width: int, units: int, layers: int, fill: float = 0.0, wait_s: float = 0.0
+    probe: Any,
+    rows: int,
+    width: int,
+    units: int,
+    layers: int,
+    fill: float = 0.0,
+    wait_s: float = 0.0,
+    once: bool = False,
 ) -> Any:
     import time
 
@@ -33,7 +40,13 @@ def diagnosed(
         time.sleep(wait_s)
         return value
 
-    if wait_s:
+    def batches() -> Any:
+        while True:
+            yield slow(x), np.zeros((rows, 1), "float32")
+
+    if once:
+        data = batches()
+    elif wait_s:
         data = data.map(lambda x, y: (tf.ensure_shape(tf.numpy_function(slow, [x], x.dtype), x.shape), y))
     model.optimizer.build(model.trainable_variables)
     state = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
@@ -57,7 +70,8 @@ def diagnosed(
 
 def truth_of(run: Run, batch_bytes: int) -> dict[str, float]:
     """What a step of the live run consisted of, by the log: seconds."""
-    live = run.truth.between("running the job as it is", "tracing the device")
+    ends = ("tracing the device", "reading the input without the model")
+    live = run.truth.between("running the job as it is", min(ends, key=run.truth.moment))
     copies = live.of("h2d")
     begins = copies.t0[copies.bytes == batch_bytes]
     begins = begins[len(begins) // 3 :]
@@ -80,7 +94,7 @@ def _alone(one: Truth, *others: Truth) -> int:
     return both - union_ns(start, end)
 
 
-SCENARIOS: dict[str, tuple[str, dict[str, float], tuple[float, ...], str, set[str]]] = {
+SCENARIOS: dict[str, tuple[str, dict[str, float], tuple[Any, ...], str, set[str]]] = {
     # Each has preset, knobs, the job (see `diagnosed`), verdict and findings.
     "compute": ("default", {"gflops": 60, "compute": 0}, (256, 512, 512, 4), "compute-bound", set()),
     "slow bus": (
@@ -90,6 +104,9 @@ SCENARIOS: dict[str, tuple[str, dict[str, float], tuple[float, ...], str, set[st
     "slow launch": ("slow launch", {}, (16, 64, 64, 6), "launch-bound", {"many-small-kernels"}),
     "slow input": (
         "default", {"gflops": 60, "compute": 0}, (256, 512, 256, 2, 0.0, 0.02), "input-bound", {"idle-gpu"},
+    ),
+    "input that is read once": (
+        "default", {"gflops": 60, "compute": 0}, (256, 512, 256, 2, 0.0, 0.02, True), "input-bound", set(),
     ),
 }  # fmt: skip
 

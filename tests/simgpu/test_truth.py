@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.device import run_truth
+
 from .truth import Truth, overlap_ns, union_ns
 
 HEADER = "kind,device,stream,name,op,api0,api1,t0,t1,bytes,correlation,tid,pinned,async,overrun,peer\n"
@@ -59,3 +61,30 @@ def test_overlap_is_what_both_have(tmp_path: Path) -> None:
         "h2d,0,14,B,,0,0,20,50,0,2,7,0,1,0,0",
     )
     assert overlap_ns(truth.of("kernel"), truth.of("h2d")) == 10
+
+
+def calls_of(begin: int, count: int) -> list[str]:
+    """Calls of 100 ns each: 30 of kernels, then a copy and another, half hidden; 20 between calls."""
+
+    def mark(name: str, at: int) -> str:
+        return f'mark,0,-1,"{name}",,{at},{at},{at},{at},0,0,0,0,0,0,0'
+
+    def work(kind: str, at: int, end: int, peer: int = 0) -> str:
+        return f"{kind},0,13,A,,{at},{at},{at},{end},0,1,7,0,1,0,{peer}"
+
+    rows = []
+    for at in range(begin, begin + 100 * count, 100):
+        rows += [mark("call", at), work("kernel", at + 10, at + 40), work("h2d", at + 30, at + 60)]
+        rows += [work("d2h", at + 55, at + 65), work("d2d", at + 65, at + 70, peer=1), mark("done", at + 80)]
+    return [mark("before", begin - 10), *rows, mark("diagnosis", begin + 100 * count)]
+
+
+def test_the_benchmark_gives_each_moment_to_one_segment(tmp_path: Path) -> None:
+    """Kernels first, then copies, then what is idle inside of a call; the rest is the host's."""
+    truth = write(tmp_path / "log.csv", *calls_of(1000, 21))
+    segments, count = run_truth(truth, "before", "diagnosis")
+    assert count == 15  # without a quarter, and without the last one, whose end nobody saw
+    assert {name: value / count for name, value in segments.items()} == {
+        "device_compute": 30, "collective": 5, "host_to_device": 20, "device_to_host": 5,
+        "idle in calls": 20, "host": 20,
+    }  # fmt: skip

@@ -204,6 +204,8 @@ def _traced(measurements: Measurements, steady: Steady) -> Call | Missing:
     if isinstance(steps, Missing):
         return steps
     assert isinstance(trace, DeviceTrace)
+    if measurements.job.one_shot and not isinstance(steady.wait, Estimate):
+        return Missing("one batch was traced, and how long the run waited for others is not known")
     return reconciled(
         steps,
         period_s=steady.period.value - steady.compile_s,

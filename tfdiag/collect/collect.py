@@ -124,6 +124,8 @@ def _measured(
                 device = phases.trace_device(session, live_run, worker)
                 alone_, batch = phases.read_alone(session, worker)
                 replayed = phases.replay_batch(session, worker, batch)
+                if batch is not None and phases.reads_once(session):
+                    device = phases.trace_batch(session, worker, batch)
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
                 del batch  # the stages make more of them

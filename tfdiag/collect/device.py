@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfdiag.collect.recorder import EndOfRun, Recorder
+from tfdiag.collect.recorder import EndOfRun, EventKind, Recorder
 from tfdiag.compat.profiler import Tracer, step_mark
 from tfdiag.errors import TraceError
 from tfdiag.model.device import DeviceTrace
@@ -42,7 +42,17 @@ class TracingRecorder(Recorder):
         self._should_stop = should_stop
         self._made = 0
         self._traced = 0
+        self._begins = False
+        """An epoch has begun, and none of its calls."""
+        self._ends_of_epochs: list[int] = []
+        """The traced calls that were the last of their epoch, -1 for the one before the trace."""
         self._found: bytes | Missing = Missing("the run ended before anything was traced")
+
+    def event(self, kind: EventKind) -> None:
+        """Write it down, and which of the traced calls it came after."""
+        super().event(kind)
+        if kind == "epoch_begin":
+            self._begins = True
 
     def instrument(
         self,
@@ -62,10 +72,13 @@ class TracingRecorder(Recorder):
                 missing = self._tracer.start(device=True)
                 if missing is not None:
                     self._found = missing
+            begins, self._begins = self._begins, False
             if not self._tracer.running:
                 if self._made > WARM:
                     self._on_done()
                 return train_function(iterator)
+            if begins:
+                self._ends_of_epochs.append(self._traced - 1)
             with step_mark(self._traced):
                 result = train_function(iterator)
             self._traced += 1
@@ -88,4 +101,4 @@ class TracingRecorder(Recorder):
         except TraceError as error:
             return Missing(f"the trace of this diagnosis can't be read: {error}")
         timeline.source = _SOURCE
-        return condense(timeline)
+        return condense(timeline, ends_of_epochs=self._ends_of_epochs)

@@ -5,6 +5,7 @@ Each gives its measurement, or why there is none; what fails in one is a gap in 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,7 +28,9 @@ from tfdiag.model.pipeline import Pipeline, PyInput
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Missing, Quantity
 
-__all__ = ["place_ops", "read_alone", "replay_batch", "sample_stages", "trace_device"]
+__all__ = [
+    "place_ops", "read_alone", "reads_once", "replay_batch", "sample_stages", "trace_batch", "trace_device",
+]  # fmt: skip
 
 _ALONE_SHARE = 0.2
 _ALONE_AT_MOST_S = 3.0
@@ -47,17 +50,68 @@ _READ_ONCE = "the generator behind the dataset gives its elements only once, and
 def trace_device(session: Session, live_run: LiveRun, worker: Worker) -> DeviceTrace | Missing:
     """Run the job once more for some steps, under the profiler; only where there is a device to see."""
     request = session.request
+    if (reason := _untraceable(session)) is not None:
+        return reason
+    if reads_once(session):
+        return Missing("the input can be read only once, and the run has used it")
+
+    def run(recorder: TracingRecorder, done: Callable[[], bool]) -> None:
+        if request.train_step is not None:
+            live_run.loop_with(recorder, done)
+        else:
+            live_run.fit_with(recorder, validate=False)
+
+    return _traced(session, worker, run)
+
+
+def trace_batch(session: Session, worker: Worker, batch: Any) -> DeviceTrace | Missing:
+    """Trace the step on one batch, where the input can't be read again."""
+    request = session.request
+    if (reason := _untraceable(session)) is not None:
+        return reason
+    own_step = request.train_step
+
+    def run(recorder: TracingRecorder, done: Callable[[], bool]) -> None:
+        step: Callable[[Any], Any]
+        data: Any
+        if own_step is not None:
+            step, data = lambda source: own_step(next(source)), itertools.repeat(batch)
+        else:
+            step = keras.make_train_function(request.model)
+            data = replay.resident(request.model, batch, session.element_spec)
+        step = recorder.instrument(step, None)
+        replay.repeat(step, data, pace=_pace(session), clock=request.clock, should_stop=done)
+
+    trace = _traced(session, worker, run)
+    if isinstance(trace, Missing):
+        return trace
+    # There is nothing to wait for: how much of the job's wait the device computes through was not seen.
+    return replace(trace, source=f"{trace.source}, on one batch", input_wait_s=0.0)
+
+
+def reads_once(session: Session) -> bool:
+    """Say whether what the run took of its input is gone."""
+    return session.request.source.one_shot or session.request.source.exhausts
+
+
+def _untraceable(session: Session) -> Missing | None:
+    request = session.request
     if not session.has_device:
         return Missing("there is no accelerator, so there is no device timeline")
     if not request.trace:
         return Missing("the caller asked for no trace")
-    if request.source.one_shot or request.source.exhausts:
-        return Missing("the input can be read only once, and the run has used it")
     assert session.recorder is not None
     periods = session.recorder.periods()
     room = session.deadline.share(_TRACE_SHARE, _TRACE_AT_MOST_S) - request.clock()
     if len(periods) and float(np.median(periods)) * (WARM + LEAST + 1) > room:
         return Missing("some more steps, traced, would not fit into the budget")
+    return None
+
+
+def _traced(
+    session: Session, worker: Worker, run: Callable[[TracingRecorder, Callable[[], bool]], None]
+) -> DeviceTrace | Missing:
+    request = session.request
     session.say("tracing the device")
     done = False
 
@@ -78,10 +132,7 @@ def trace_device(session: Session, live_run: LiveRun, worker: Worker) -> DeviceT
         )
 
         def work() -> DeviceTrace | Missing:
-            if request.train_step is not None:
-                live_run.loop_with(recorder, lambda: done or session.stopped_hard)
-            else:
-                live_run.fit_with(recorder, validate=False)
+            run(recorder, lambda: done or session.stopped_hard)
             return recorder.trace()
 
         try:

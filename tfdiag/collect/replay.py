@@ -19,7 +19,7 @@ from tfdiag.compat.profiler import Tracer
 from tfdiag.model.measurements import Replay, Traced
 from tfdiag.model.quantity import Missing
 
-__all__ = ["Pace", "measure_replay", "measure_replay_of_step", "resident"]
+__all__ = ["Pace", "measure_replay", "measure_replay_of_step", "repeat", "resident"]
 
 _LEAST = 15
 _GOOD_ENOUGH = 0.015
@@ -140,6 +140,21 @@ def measure_replay(
         traced=traced,
         arrival_s=tuple(paced.arrival_s or timed.arrival_s),
     )
+
+
+def repeat(
+    step: Callable[[Any], Any],
+    data: Any,
+    *,
+    pace: Pace,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> None:
+    """Make steps at the pace of the job until told to stop."""
+    iterator = iter(data)
+    while not should_stop():
+        _pause(pace, clock)
+        step(iterator)
 
 
 def _in_graph(

@@ -10,7 +10,7 @@ what these are made of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from tfdiag.timeline import intervals
 from tfdiag.timeline import names as words
 from tfdiag.timeline.columns import Column, Line, Timeline, Work
 from tfdiag.timeline.intervals import EMPTY, Spans, union, within
-from tfdiag.timeline.steps import Host, Steps, find_steps, host_of
+from tfdiag.timeline.steps import Host, Steps, find_steps, host_of, within_epochs
 
 __all__ = ["condense"]
 
@@ -75,12 +75,17 @@ class _Device:
         return _Device(self.host, self.name, *(getattr(self, column)[rows] for column in columns))
 
 
-def condense(timeline: Timeline) -> DeviceTrace:
-    """Say what a trace tells, in a few numbers."""
+def condense(timeline: Timeline, *, ends_of_epochs: Collection[int] = ()) -> DeviceTrace:
+    """Say what a trace tells, in a few numbers.
+
+    What lies behind the steps of these numbers is the end of an epoch, and no part of a step.
+    """
     warnings = list(dict.fromkeys([*timeline.warnings, *_untangle(timeline)]))
     devices = list(_devices(timeline))
     hosts = {name: host_of(timeline, name) for name in timeline.hosts}
     steps = {name: find_steps(timeline, name) for name in timeline.hosts}
+    for name, found in steps.items():
+        steps[name] = None if found is None else within_epochs(found, ends_of_epochs)
     events = _count(timeline)
     if sum(events.values()) == 0:
         steps = dict.fromkeys(steps)
@@ -91,8 +96,9 @@ def condense(timeline: Timeline) -> DeviceTrace:
         bounds = steps[device.host]
         if bounds is None:
             continue
-        inner = device.where((device.start >= bounds.start[0]) & (device.start < bounds.end[-1]))
-        times.append(_times(inner, hosts[device.host]))
+        seen = union(bounds.start, bounds.end)
+        inner = device.where(intervals.inside(seen, device.start))
+        times.append(_times(inner, hosts[device.host], seen))
         pieces.append(inner)
         if len(inner.start) and np.isin(inner.work, (Work.KERNEL, Work.COLLECTIVE)).any():
             host = hosts[device.host]
@@ -219,6 +225,7 @@ def _exclusive(states: list[tuple[str, Spans]], steps: Steps, rest: str) -> Colu
     for segment, spans in reversed(states):
         code[intervals.inside(spans, at)] = _SEGMENTS.index(segment)
     step = np.searchsorted(steps.start, at, "right") - 1
+    lasts[at >= steps.end[step]] = 0  # between steps, where some were left out
     flat = np.bincount(step * len(_SEGMENTS) + code, lasts, minlength=len(steps.start) * len(_SEGMENTS))
     result: Column = flat.reshape(len(steps.start), len(_SEGMENTS))
     return result
@@ -257,7 +264,7 @@ def _queued(device: _Device, host: Host) -> Spans:
     return Spans(between.start[rows], between.end[rows])
 
 
-def _times(device: _Device, host: Host) -> DeviceTimes:
+def _times(device: _Device, host: Host, seen: Spans) -> DeviceTimes:
     kernels = device.work == Work.KERNEL
     collectives = device.work == Work.COLLECTIVE
     took = device.end - device.start
@@ -267,7 +274,8 @@ def _times(device: _Device, host: Host) -> DeviceTimes:
     if len(device.start) > 1:
         between, gap_begun, gap_done, before = _idle(device, host)
         lasts = between.end - between.start
-        is_late = (gap_begun >= 0) & (gap_done > between.start) & (before == Work.KERNEL)
+        lasts[within(seen, between.start, between.end) < lasts] = 0  # over a step that was left out
+        is_late = (lasts > 0) & (gap_begun >= 0) & (gap_done > between.start) & (before == Work.KERNEL)
         late, late_s = float(is_late.sum()), float(lasts[is_late].sum()) * _NS
         is_queued = (gap_begun >= 0) & (gap_done <= between.start) & (lasts > _QUEUED_NS)
         queued_s = float(lasts[is_queued].sum()) * _NS

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from tfdiag.timeline import names as words
 from tfdiag.timeline.columns import Column, Line, Timeline
 from tfdiag.timeline.intervals import EMPTY, Spans, joined, length, union
 
-__all__ = ["Host", "Steps", "find_steps", "host_of"]
+__all__ = ["Host", "Steps", "find_steps", "host_of", "within_epochs"]
 
 _MARKER = "step markers"
 _MANY = 3
@@ -19,10 +20,12 @@ _MANY = 3
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Bounds: step i is from `start[i]` to `end[i]`, and they follow each other without a gap."""
+    """Bounds: step i is from `start[i]` to `end[i]`; without a gap, unless some were left out."""
 
     start: Column
     end: Column
+    called: Column
+    """When the host's call returned, where a call tells the step; a step lasts until the next one begins."""
     found_by: str
     whole: bool = False
 
@@ -153,7 +156,7 @@ def find_steps(timeline: Timeline, host: str) -> Steps | None:
     end = max(int(np.maximum(line.end, line.start).max()) for line in busy)
     if end <= begin:
         return None
-    one = np.array([begin]), np.array([end])
+    one = np.array([begin]), np.array([end]), np.array([end])
     return Steps(*one, "nothing in the trace marks a step: all of it counts as one", whole=True)
 
 
@@ -235,7 +238,23 @@ def _following(devices: list[Line], start: Column, end: Column, found_by: str) -
     new = np.append(True, start[1:] > start[:-1])
     start, end = start[new], end[new]
     if len(start) >= _MANY:
-        return Steps(start[:-1], start[1:], found_by)
+        return Steps(start[:-1], start[1:], end[:-1], found_by)
     # What the device still does belongs to the last step.
     last = max([int(end.max()), *(int(line.end.max()) for line in devices)])
-    return Steps(start, np.append(start[1:], max(last, int(start[-1]) + 1)), found_by)
+    return Steps(start, np.append(start[1:], max(last, int(start[-1]) + 1)), end, found_by)
+
+
+def within_epochs(steps: Steps, last: Collection[int]) -> Steps:
+    """Keep the steps apart from what lies between epochs; `last` are those that an epoch ended with.
+
+    A live run counts the end of an epoch, and the wait for the first batch of the next one, once an epoch.
+    """
+    if steps.whole or not last:
+        return steps
+    index = np.arange(len(steps.start))
+    ends = np.isin(index, list(last))
+    kept = ~ends & ~np.isin(index - 1, list(last))
+    if kept.sum() >= _MANY:
+        return replace(steps, start=steps.start[kept], end=steps.end[kept], called=steps.called[kept])
+    # In epochs of hardly a call no step would be left: their last ones end with their calls.
+    return replace(steps, end=np.where(ends, np.minimum(steps.called, steps.end), steps.end))

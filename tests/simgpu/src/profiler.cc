@@ -37,7 +37,7 @@ void write_details(XPlaneWriter& plane, const Event& e) {
   } else {
     std::string host = e.pinned ? "pinned" : "pageable";
     std::string from = e.kind == kH2D ? host : "device", to = e.kind == kD2H ? host : "device";
-    plane.estat("memcpy_details", "kind_src:" + from + " kind_dst:" + to + size + " dest:" + std::to_string(e.device) +
+    plane.estat("memcpy_details", "kind_src:" + from + " kind_dst:" + to + size + " dest:" + std::to_string(e.peer) +
                                       " async:" + (e.async ? "1" : "0"));
   }
 }

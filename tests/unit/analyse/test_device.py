@@ -84,6 +84,19 @@ def test_the_live_run_tells_how_long_it_waits():
     assert segments(found) == {"input_wait": 5, "device_compute": 4, "launch": 1}
 
 
+def test_a_trace_of_one_batch_takes_the_wait_of_the_live_run():
+    """An input that can be read once is gone: one batch was traced, which nobody had to wait for."""
+    trace = job(30, copy=NS_MS, kernels=4, late=NS_MS // 4)
+    once = {"one_shot": True}
+    found = held_against(trace, wait=5 * MS, compute=6 * MS, dispatch=0.0, job=once)
+    assert segments(found) == {"input_wait": 5, "host_to_device": 1, "device_compute": 4, "launch": 1}
+    unknown = held_against(trace, wait=5 * MS, compute=6 * MS, dispatch=0.0, job=once, waits=False).step
+    assert isinstance(unknown, Step)
+    copies = unknown.segments["host_to_device"]
+    assert isinstance(copies, Missing)
+    assert copies.reason.startswith("one batch was traced")
+
+
 def test_waits_that_the_device_does_not_notice_are_none():
     """The host waits for input while the device computes."""
     trace = condense(read_trace(job(30, kernels=4, late=NS_MS // 4)))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.traces import job
+from tests.traces import MS, job
 from tfdiag.collect.device import LEAST, WARM, TracingRecorder
 from tfdiag.collect.recorder import EndOfRun
-from tfdiag.model.device import DeviceTrace
+from tfdiag.model.device import DeviceTrace, TracedSteps
 from tfdiag.model.quantity import Missing
 
 
@@ -99,6 +99,21 @@ def test_data_that_ends_first_ends_the_trace():
     assert run.tracer.running
     assert isinstance(run.recorder.trace(), DeviceTrace)
     assert not run.tracer.running
+
+
+def test_epochs_that_end_meanwhile_are_told():
+    """A pause between epochs, and the call behind it, are no steps: the live run counts them apart."""
+    pause, step, epoch = 50 * MS, 4 * MS, 10
+    run = Run(FakeTracer(job(24, epoch=epoch, pause=pause)))
+    for call in range(WARM + 24):
+        if call >= WARM and (call - WARM) % epoch == 0:
+            run.recorder.event("epoch_begin")
+        run.go(1)
+    trace = run.recorder.trace()
+    assert isinstance(trace, DeviceTrace) and isinstance(trace.steps, TracedSteps)
+    # The first call of each of three epochs is left out, the last one of two, and what follows the last step.
+    assert trace.steps.count == 24 - 3 - 2 - 1
+    assert trace.steps.mean_s == pytest.approx(step * 1e-9)
 
 
 @pytest.mark.parametrize(

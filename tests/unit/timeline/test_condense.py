@@ -120,6 +120,38 @@ def test_a_prefetch_in_the_background_is_no_wait():
     assert in_ms(steps_of(trace)) == {"input_wait": 2, "launch": 1, "device_compute": 5, "host": 2}
 
 
+def test_the_end_of_an_epoch_is_no_part_of_a_step():
+    """The pause is left out, and so is the call behind it, whose first batch takes longer."""
+    data = job(13, host=MS, wait=2 * MS, kernels=4, late=MS, epoch=5, pause=100 * MS)
+    with_pauses = steps_of(condensed(data))
+    assert with_pauses.count == 12
+    assert in_ms(with_pauses)["host"] == pytest.approx(1 + 200 / 12, abs=1e-3)
+    trace = condense(read_trace(data), ends_of_epochs=[4, 9])
+    steps = steps_of(trace)
+    assert steps.count == 8
+    assert in_ms(steps) == {"host": 1, "input_wait": 2, "launch": 4, "device_compute": 4}
+    assert max(steps.duration_s) == pytest.approx(11e-3)
+    (device,) = trace.devices
+    assert device.kernels == 8 * 4
+    # Nothing is known of the gap before the first kernel of each of the three stretches.
+    assert device.late_gap_s == pytest.approx((8 * 4 - 3) * 1e-3 + (8 - 3) * 3e-3)
+    assert steps.kernels == (4,) * 8
+
+
+def test_a_trace_that_begins_with_an_epoch():
+    """Its first call has the first batch."""
+    trace = condense(read_trace(job(8)), ends_of_epochs=[-1])
+    assert steps_of(trace).count == 6
+
+
+def test_epochs_of_hardly_a_call():
+    """Where no step would be left, those at the end of an epoch last as long as their calls."""
+    data = job(9, host=MS, kernels=4, epoch=2, pause=100 * MS)
+    steps = steps_of(condense(read_trace(data), ends_of_epochs=[1, 3, 5, 7]))
+    assert steps.count == 8
+    assert in_ms(steps) == {"host": 0.5, "device_compute": 4}
+
+
 def kernels_at(*begins: int, took: int = MS, name: str = "gemm") -> list[Event]:
     """Give kernels alike."""
     return [Event(name, begin, took) for begin in begins]
