@@ -216,8 +216,8 @@ def show(row: dict[str, Any]) -> None:
 def main() -> None:
     """Run all scenarios, or some."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--budget", type=float, default=15.0)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each undisturbed run")
+    parser.add_argument("--budget", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each undisturbed run")
     parser.add_argument("--only", default="")
     parser.add_argument("--text", action="store_true", help="print the reports")
     chosen = parser.parse_args()
