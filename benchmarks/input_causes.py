@@ -12,6 +12,7 @@ import argparse
 import gc
 import itertools
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +23,7 @@ import tensorflow as tf
 import tfdiag
 from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import CHECKS, Case, Work, cases
-from benchmarks.stats import Goal, report
+from benchmarks.stats import Goal, kept
 from tfdiag.analyse.analysis import analyse
 from tfdiag.checks import facts
 from tfdiag.checks.registry import Undecided
@@ -283,9 +284,10 @@ def main() -> None:
     for case in chosen_cases(chosen.only):
         rows.append(one(case, chosen.budget, after))
         show(rows[-1])
-    report("input_causes", goals_of(rows), rows)
+    met = kept("input_causes", goals_of(rows), rows)
     if chosen.gains:
-        input_gains.sum_up(gains)
+        met = input_gains.sum_up(gains) and met
+    sys.exit(not met)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 import tempfile
 from typing import Any
 
@@ -21,7 +22,7 @@ import tfdiag
 from benchmarks.input_causes import chosen_cases, plain_step
 from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import Case, Work
-from benchmarks.stats import Goal, report
+from benchmarks.stats import Goal, kept
 from tfdiag.compat import tfdata
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Step, Suggestion
@@ -117,10 +118,10 @@ def main() -> None:
         rows += pairs(case, chosen.budget, chosen.seconds)
         keras.backend.clear_session()
         gc.collect()
-    sum_up(rows)
+    sys.exit(not sum_up(rows))
 
 
-def sum_up(rows: list[dict[str, Any]]) -> None:
+def sum_up(rows: list[dict[str, Any]]) -> bool:
     """Hold the errors against the goals."""
     errors = np.abs([row["error"] for row in rows if "error" in row])
     goals = [
@@ -128,7 +129,7 @@ def sum_up(rows: list[dict[str, Any]]) -> None:
         Goal("median error of the predicted step time", float(np.median(errors)), 0.10),
         Goal("90th percentile of the error", float(np.quantile(errors, 0.9)), 0.25),
     ]
-    report("input_gains", goals, rows)
+    return kept("input_gains", goals, rows)
 
 
 if __name__ == "__main__":

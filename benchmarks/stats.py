@@ -95,6 +95,11 @@ def versions() -> dict[str, str]:
 
 def report(name: str, goals: Sequence[Goal], figures: Any = None) -> None:
     """Print the goals, append them with the figures to the results, and exit by them."""
+    sys.exit(not kept(name, goals, figures))
+
+
+def kept(name: str, goals: Sequence[Goal], figures: Any = None) -> bool:
+    """Print the goals, append them with the figures to the results, and say whether they were met."""
     for goal in goals:
         print(goal)
     entry = {
@@ -106,6 +111,6 @@ def report(name: str, goals: Sequence[Goal], figures: Any = None) -> None:
     }
     path = RESULTS / f"{name}.json"
     RESULTS.mkdir(exist_ok=True)
-    kept = json.loads(path.read_text()) if path.exists() else []
-    path.write_text(json.dumps([*kept, entry], indent=1) + "\n")
-    sys.exit(not all(goal.met for goal in goals))
+    before = json.loads(path.read_text()) if path.exists() else []
+    path.write_text(json.dumps([*before, entry], indent=1) + "\n")
+    return all(goal.met for goal in goals)
