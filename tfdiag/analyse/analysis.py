@@ -15,7 +15,7 @@ from tfdiag.analyse.breakdown import (
 from tfdiag.analyse.device import DeviceFacts, device_facts, traced_step
 from tfdiag.analyse.pipeline import PipelineModel, filling, pipeline_model
 from tfdiag.analyse.steady import Boundary, Steady, steady_state
-from tfdiag.analyse.verdict import contention, crosses, judge
+from tfdiag.analyse.verdict import contention, crosses, judge, unsure_of
 from tfdiag.model.measurements import Measurements
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Bounds, Step, Verdict
@@ -73,6 +73,10 @@ class Analysis:
         if isinstance(self.step, Missing):
             return 0.0
         return sum(item.per_step.value for item in self.step.host_items if item.name == name)
+
+    def surely_host_item(self, name: str) -> float:
+        """Give what that part takes at least, where it was seen too rarely to know."""
+        return self.host_item(name) - (0.0 if isinstance(self.step, Missing) else unsure_of(self.step, name))
 
 
 def analyse(measurements: Measurements) -> Analysis:

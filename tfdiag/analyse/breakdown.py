@@ -227,6 +227,12 @@ def _accelerated(measurements: Measurements) -> bool:
     return any(device.kind != "CPU" for device in measurements.environment.devices)
 
 
+_EPOCH_NOTES = {
+    0: "no epoch ended by itself while the job was watched: its start and end are not in this",
+    1: "start and end of the one epoch that was followed by another: the next need not take as long",
+}
+
+
 def _boundary_per_call(steady: Steady) -> tuple[Boundary | None, float]:
     if isinstance(steady.boundary, Missing) or isinstance(steady.calls_per_epoch, Missing):
         return None, 0.0
@@ -391,6 +397,7 @@ def _host_items(
     if boundary is None:
         return items
     rest = boundary.total_s - boundary.validation_s
+    unsure = boundary.total_s - boundary.surely_s
     if boundary.validation_s:
         items.append(
             HostItem(
@@ -417,10 +424,14 @@ def _host_items(
     items.append(
         HostItem(
             "epoch",
-            Quantity(max(0.0, rest) * per_call, "s", source="between epochs", count=boundary.followed),
-            "start and end of epochs, spread over their steps"
-            if boundary.followed
-            else "no epoch ended by itself while the job was watched: its start and end are not in this",
+            Quantity(
+                max(0.0, rest) * per_call,
+                "s",
+                max(0.0, rest - unsure) * per_call,
+                source="between epochs",
+                count=boundary.followed,
+            ),
+            _EPOCH_NOTES.get(boundary.followed, "start and end of epochs, spread over their steps"),
         )
     )
     return items

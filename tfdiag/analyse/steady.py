@@ -42,6 +42,8 @@ class Boundary:
     """How many of them by themselves, with another epoch behind."""
     total_s: float
     """All of it, validation as long as it really is."""
+    surely_s: float
+    """At least so much of it: one gap says nothing of the next, which need not stall as well."""
     validation_s: float
     callbacks: tuple[tuple[str, str, float], ...]
     """Callback, method, seconds per epoch."""
@@ -241,19 +243,18 @@ def _boundary(
     full, note = _validation(live.validations, job)
     # An epoch that was broken off does not tear its iterator down, so only those that another one
     # followed say what lies between epochs. Each such gap holds its validation as it was seen.
-    inside = [
-        run.end_s - run.begin_s
-        for run in live.validations
-        if any(end[begin - 1] <= run.begin_s <= start[begin] for begin in begins if begin)
-    ]
-    other = max(0.0, (sum(gaps) - sum(inside)) / len(gaps)) if gaps else 0.0
+    for at, begin in enumerate(begin for begin in begins if begin):
+        inside = (run for run in live.validations if end[begin - 1] <= run.begin_s <= start[begin])
+        gaps[at] -= sum(run.end_s - run.begin_s for run in inside)
     callbacks = _epoch_callbacks(live, ended)
-    if not gaps:
-        other = sum(seconds for _, _, seconds in callbacks)
+    known = sum(seconds for _, _, seconds in callbacks)
+    other = stats.mean(np.array(gaps)) if gaps else stats.Estimate(known, known, known, 0)
+    surely = min(other.value, max(other.low, known))
     return Boundary(
         epochs=ended,
         followed=len(gaps),
-        total_s=other + full,
+        total_s=max(0.0, other.value) + full,
+        surely_s=max(0.0, surely) + full,
         validation_s=full,
         callbacks=callbacks,
         restart_s=max(0.0, float(np.median(restarts))) if restarts else 0.0,

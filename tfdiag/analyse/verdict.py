@@ -9,7 +9,7 @@ from tfdiag.model.measurements import Live, Measurements
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Step, Verdict
 
-__all__ = ["VERDICT_SHARE", "contention", "crosses", "judge", "noise_of"]
+__all__ = ["VERDICT_SHARE", "contention", "crosses", "judge", "noise_of", "unsure_of"]
 
 VERDICT_SHARE = 0.25
 """From this share of the step on, something that can be mended names the verdict."""
@@ -99,6 +99,12 @@ def judge(
     return Verdict(code, headline, share, _confidence(measurements, step, shares, code), missing)
 
 
+def unsure_of(step: Step, name: str) -> float:
+    """Give how much of a part of the host segment may be chance: it was seen too rarely to tell."""
+    parts = (item.per_step for item in step.host_items if item.name == name)
+    return sum(part.value - part.low for part in parts if part.low is not None)
+
+
 def noise_of(step: Step) -> float:
     """Give how well the mean step is known, relative to it."""
     low, high = step.mean.low, step.mean.high
@@ -149,7 +155,7 @@ def _groups(step: Step) -> dict[str, float]:
         "transfer-bound": _seconds(step, "host_to_device") + _seconds(step, "device_to_host"),
         "launch-bound": _seconds(step, "launch") + loop,
         "compute-bound": _seconds(step, "device_compute"),
-        "host-bound": _seconds(step, "host") - loop,
+        "host-bound": _seconds(step, "host") - loop - unsure_of(step, "epoch"),
         "compile-bound": _seconds(step, "compile"),
         "communication-bound": _seconds(step, "collective"),
     }

@@ -307,6 +307,7 @@ def sample_stages(
                 until=until,
                 clock=session.request.clock,
                 should_stop=lambda: session.stopped_hard,
+                longest_s=_typical_wait(live),
             )
 
         found = session.guarded(worker, work, "sampling the stages")
@@ -344,6 +345,15 @@ def _with_py_input(
     if isinstance(described, Missing):
         described = Pipeline(missing=described.reason, graph_missing="a PyDataset has no graph")
     return replace(described, py_input=asked)
+
+
+def _typical_wait(live: Live | Missing) -> float:
+    """Give what a step waits for its input, at least; 0 where nobody knows."""
+    if isinstance(live, Missing):
+        return 0.0
+    known = np.array(live.wait_s)
+    known = known[~np.isnan(known)]
+    return float(np.median(known)) if len(known) else 0.0
 
 
 def _pace(session: Session) -> replay.Pace:

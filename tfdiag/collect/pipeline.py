@@ -59,15 +59,18 @@ def with_samples(
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
+    longest_s: float = 0.0,
 ) -> Pipeline | Missing:
-    """Add what the stages of a pipeline cost alone."""
+    """Add what the stages of a pipeline cost alone; `longest_s` is what a batch is known to take."""
     if isinstance(described, Missing) or not described.graph:
         return described
     try:
         graph = DatasetGraph.of(dataset, cache_folder)
     except GraphUnavailable as error:
         return replace(described, samples_missing=str(error))
-    found: Samples = sample_stages(graph, cores=cores, until=until, clock=clock, should_stop=should_stop)
+    found: Samples = sample_stages(
+        graph, cores=cores, until=until, clock=clock, should_stop=should_stop, longest_s=longest_s
+    )
     return replace(
         described,
         samples=tuple(found.samples),

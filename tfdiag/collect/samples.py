@@ -66,10 +66,14 @@ def sample_stages(
     until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
+    longest_s: float = 0.0,
 ) -> Samples:
-    """Sample the stages of a pipeline, as many as time allows: the whole first, then from the source on."""
+    """Sample the stages of a pipeline, as many as time allows: the whole first, then from the source on.
+
+    `longest_s` is what an element of it is known to take: none is begun that would not come in time.
+    """
     found = Samples()
-    run = _Runner(clock, until, should_stop)
+    run = _Runner(clock, until, should_stop, longest_s)
     try:
         serial = graph.serial()
     except CannotEdit as error:
@@ -274,16 +278,31 @@ def call_overhead(run: _Runner) -> Maybe:
 class _Runner:
     """Runs parts of a pipeline for a while."""
 
-    def __init__(self, clock: Callable[[], float], until: float, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        until: float,
+        should_stop: Callable[[], bool],
+        longest_s: float = 0.0,
+    ) -> None:
         self.clock = clock
         self.until = until
         self.should_stop = should_stop
+        self.longest_s = longest_s
+        """What the slowest element took: nothing can end it once it is asked for."""
         self.sample_s = _SAMPLE_S
         self.cached: dict[int, int] = {}
         """Bytes of an element, by cache."""
 
     def over(self) -> bool:
-        return self.should_stop() or self.clock() >= self.until
+        return self.should_stop() or self.clock() + self.longest_s >= self.until
+
+    def next(self, iterator: Any) -> Any:
+        """Take an element, and remember how long that can take."""
+        begin = self.clock()
+        element = next(iterator)
+        self.longest_s = max(self.longest_s, self.clock() - begin)
+        return element
 
     def settle(self) -> None:
         """Wait until what ran before is at rest: iterators that were let go of may still finish work."""
@@ -316,7 +335,7 @@ class _Runner:
     def first(self, graph: DatasetGraph) -> Any:
         """Give the first element, flat."""
         with stderr.without(stderr.PROBING):
-            return next(iter(_quiet(graph).build(shapeless=True)))
+            return self.next(iter(_quiet(graph).build(shapeless=True)))
 
     def sample(self, kind: Any, graph: DatasetGraph, node: Node, *, per_element: int = 1) -> Sample | None:
         """Time equal parts of what comes out of a pipeline, in windows so that Python's share is small."""
@@ -329,7 +348,7 @@ class _Runner:
         begin = self.clock()
         probe = iter(_quiet(graph.full_caches(least)).build())
         try:
-            element = next(probe)
+            element = self.next(probe)
         except tensorflow.end_of_data():
             return None
         first_s = self.clock() - begin
@@ -337,9 +356,9 @@ class _Runner:
         del element  # or it is held while the next ones are made
         begin = self.clock()
         extra = 0
-        while extra < 8 and self.clock() - begin < _WINDOW_S / 2:
+        while extra < 8 and self.clock() - begin < _WINDOW_S / 2 and not self.over():
             try:
-                next(probe)
+                self.next(probe)
             except tensorflow.end_of_data():
                 break
             extra += 1
@@ -357,13 +376,15 @@ class _Runner:
         processor, busy, began = time.process_time(), host.busy_s(), self.clock()
         end = self.clock() + self.sample_s
         last = self.clock()
-        while len(walls) < 400 and not self.should_stop():
-            next(iterator)
+        while len(walls) < 400 and not self.over():
+            self.next(iterator)
             now = self.clock()
             walls.append(now - last)
             last = now
             if now >= end and (len(walls) >= _PARTS_LEAST or now >= end + self.sample_s):
                 break
+        if not walls:
+            return None
         cpu = time.process_time() - processor
         free = _free_cores(busy, host.busy_s(), cpu, self.clock() - began)
         kept = _in_equal_parts(walls)
@@ -388,9 +409,9 @@ class _Runner:
             iterator = iter(graph.windowed(window).build())
             begin = self.clock()
             for _ in range(fill // window + 1):
-                next(iterator)
                 if self.over():
                     return window, iterator
+                self.next(iterator)
             took = (self.clock() - begin) / (fill // window + 1)
             if window > 1 and took > _TOO_LONG * _WINDOW_S:
                 most = max(1, int(window * _WINDOW_S / took))

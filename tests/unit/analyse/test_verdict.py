@@ -281,3 +281,17 @@ def test_an_input_that_does_not_work_is_not_blamed(parts: dict[str, Any]):
     found = contended(**parts)
     assert found.contended_s == 0.0
     assert found.verdict.code != "input-bound"
+
+
+def test_one_stalled_end_of_an_epoch_is_not_the_verdict():
+    """What was seen once may be chance; what each of several epochs shows is not."""
+    job = {"wait": 6 * MS, "compute": 0.4 * MS, "dispatch": 0.1 * MS, "between_epochs": 1.3}
+    once = analysed(**job, epochs=2)
+    assert isinstance(once.step, Step)
+    assert once.host_item("epoch") > 6 * MS
+    assert once.surely_host_item("epoch") == 0.0
+    assert once.verdict.code == "input-bound"
+
+    often = analysed(**job, epochs=5)
+    assert often.surely_host_item("epoch") == pytest.approx(often.host_item("epoch"))
+    assert often.verdict.code == "host-bound"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.unit.fakes import FakeClock, TickingClock
+from tests.unit.fakes import FakeClock
 from tfdiag.collect import samples
 from tfdiag.collect.samples import Samples, sample_stages
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph
@@ -253,17 +253,37 @@ def test_stop_is_heard():
     assert isinstance(found.overhead, Missing)
 
 
-def test_time_is_kept():
-    """With an hour between two looks at the clock the whole is sampled, and nothing more."""
-    clock = TickingClock(3600.0)
-    dataset = Data.range(1000).map(lambda v: v + 1).batch(2)
+def test_no_element_is_begun_that_would_come_too_late():
+    """Nothing ends an element that is being made: one that would outlast the time is not asked for."""
+    naps = Naps()
 
     found = sample_stages(
-        DatasetGraph.of(dataset), cores=2, until=clock.at + 7200.0, clock=clock, should_stop=lambda: False
+        DatasetGraph.of(Data.range(1 << 40).map(naps)),
+        cores=2,
+        until=time.perf_counter() + 20.0,
+        clock=time.perf_counter,
+        should_stop=lambda: False,
+        longest_s=60.0,
     )
 
-    assert [s.kind for s in found.samples] == ["prefix"]
+    assert found.samples == []
+    assert naps.slept == []
     assert "budget" in found.missing
+
+
+def test_slow_elements_end_in_time():
+    """What the first element took is kept free for the last one."""
+    naps = Naps(0.2)
+    until = time.perf_counter() + 1.0
+    found = sample_stages(
+        DatasetGraph.of(Data.range(1 << 40).map(naps)),
+        cores=2,
+        until=until,
+        clock=time.perf_counter,
+        should_stop=lambda: False,
+    )
+    assert "budget" in found.missing
+    assert 2 <= len(naps.slept) <= 5
 
 
 def test_little_time_is_shared():

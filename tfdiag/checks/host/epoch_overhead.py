@@ -50,6 +50,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
     cost = analysis.share(seconds)
     if not analysis.crosses(cost, _SHARE):
         return
+    if not analysis.crosses(analysis.share(analysis.surely_host_item("epoch")), _SHARE):
+        raise Undecided(f"ends of epochs seen: {boundary.followed}, too few or too unlike to know their cost")
     steps = length.scaled(analysis.measurements.job.steps_per_execution, "steps")
     yield Result(
         Finding(
