@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tfdiag.monitor.callback import DiagnosticsCallback
     from tfdiag.render.report import Report, load
     from tfdiag.traces import analyze_trace
+    from tfdiag.tuning import Tuned, tune
 
 __all__ = [
     "DiagnosticsCallback",
@@ -24,10 +25,12 @@ __all__ = [
     "Report",
     "Suggestion",
     "TfdiagError",
+    "Tuned",
     "__version__",
     "analyze_trace",
     "diagnose",
     "load",
+    "tune",
 ]
 
 _LAZY = {
@@ -35,9 +38,11 @@ _LAZY = {
     "Finding": "tfdiag.model.report",
     "Report": "tfdiag.render.report",
     "Suggestion": "tfdiag.model.report",
+    "Tuned": "tfdiag.tuning",
     "analyze_trace": "tfdiag.traces",
     "diagnose": "tfdiag.diagnosis",
     "load": "tfdiag.render.report",
+    "tune": "tfdiag.tuning",
 }
 
 

@@ -7,18 +7,22 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from tfdiag.analyse.analysis import analyse
 from tfdiag.checks.registry import check_ids, run_checks
 from tfdiag.collect.collect import collect
 from tfdiag.collect.inputs import check_data, resolve_input
+from tfdiag.collect.opening import opened
 from tfdiag.collect.session import Request
 from tfdiag.compat import keras, tensorflow
 from tfdiag.errors import DatasetError, ModelError, UsageError
 from tfdiag.monitor.callback import DiagnosticsCallback
 from tfdiag.render.report import Report
-from tfdiag.report.build import build
+from tfdiag.model.trials import Trials
+from tfdiag.report.build import build, with_trials
+from tfdiag.trials.engine import try_suggestions
 
 __all__ = ["diagnose"]
 
@@ -36,7 +40,7 @@ def diagnose(
     train_step: Callable[[Any], Any] | None = None,
     budget: float = 60.0,
     steps: int | None = None,
-    verify: bool = True,  # noqa: ARG001  # trials are not built yet: see the note in the report
+    verify: bool = True,
     trace: Literal["auto"] | bool = "auto",
     ignore: Iterable[str] = (),
     progress: Callable[[str], None] | None = None,
@@ -46,8 +50,8 @@ def diagnose(
     Takes what `fit` takes: a `tf.data.Dataset`, arrays (`x`, `y=`), a PyDataset or a generator as
     `dataset`, everything else in `fit_kwargs`. A loop of your own is diagnosed by its step: `train_step=`
     is called with one batch after another. Where there is a device, some steps are traced, unless `trace` is
-    false. It returns within `budget` seconds. Model, optimizer, callbacks
-    and dataset are left as they were.
+    false. What can be changed in a copy of the job is tried there, unless `verify` is false. It returns within
+    `budget` seconds. Model, optimizer, callbacks and dataset are left as they were.
     """
     request = _checked(
         model, _one_of(dataset, x), y, batch_size, dict(fit_kwargs or {}), train_step, budget, steps
@@ -55,10 +59,18 @@ def diagnose(
     request.progress = progress
     request.trace = bool(trace)
     ignored = check_ids(ignore)
-    measurements = collect(request, DiagnosticsCallback.recording)
-    analysis = analyse(measurements)
-    outcome = run_checks(analysis, ignored)
-    return Report.from_data(build(analysis, outcome, ignored=ignored))
+    with opened(request) as session:
+        measurements = collect(session, DiagnosticsCallback.recording)
+        analysis = analyse(measurements)
+        data = build(analysis, run_checks(analysis, ignored), ignored=ignored)
+        trials = Trials(missing="not tried: verify=False")
+        if verify:
+            trials = try_suggestions(session, analysis, data.suggestions, DiagnosticsCallback.recording)
+    deadline = session.deadline
+    overhead = replace(
+        measurements.overhead, total_s=deadline.spent(), phases_s=dict(deadline.phases_s)
+    )
+    return Report.from_data(with_trials(data, trials, overhead))
 
 
 def _one_of(dataset: Any, x: Any) -> Any:

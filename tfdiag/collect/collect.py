@@ -1,34 +1,25 @@
-"""Runs the caller's job in phases and brings the measurements home, leaving everything as it was.
+"""Runs the caller's job in phases and brings the measurements home.
 
-The phases: facts and snapshot; the job as it is, through the caller's own `fit` (`live.py`); what is
-measured beside it (`phases.py`). Whatever ends them (enough seen, the budget, an error, Ctrl-C), the snapshot
-is put back.
+The phases: the job as it is, through the caller's own `fit` (`live.py`), and what is measured beside it
+(`phases.py`), in a session that puts everything back (`opening.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from tfdiag.collect import phases
-from tfdiag.collect.environment import read_environment
-from tfdiag.collect.job import batch_facts, batch_tensors, job_of, notes_of
+from tfdiag.collect.job import batch_facts, batch_tensors
 from tfdiag.collect.live import LiveRun
 from tfdiag.collect.pipeline import describe_pipeline
 from tfdiag.collect.recorder import Recorder
-from tfdiag.collect.redirect import redirect_files
-from tfdiag.collect.roots import roots_of
 from tfdiag.collect.sampler import HostSampler
-from tfdiag.collect.session import Request, Session
-from tfdiag.collect.snapshot import Snapshot
+from tfdiag.collect.session import Session
 from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
-from tfdiag.compat import keras
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
@@ -38,72 +29,12 @@ from tfdiag.model.quantity import Missing, Quantity
 __all__ = ["collect"]
 
 
-def collect(request: Request, make_callback: Callable[[Recorder], Any]) -> Measurements:
-    """Measure the job; everything of the caller's is as before, also when this raises."""
-    environment = read_environment(request.model)
-    folder = Path(tempfile.mkdtemp(prefix="tfdiag-"))
-    session = Session(request, folder)
-    session.has_device = any(device.kind != "CPU" for device in environment.devices)
-    request.source.cache_folder = str(folder)
-    # Warning filters belong to the whole process, so this thread changes them: it always comes back.
-    with keras.quiet():
-        return _collected(session, make_callback, environment)
-
-
-def _collected(
-    session: Session, make_callback: Callable[[Recorder], Any], environment: Environment
-) -> Measurements:
-    snapshot: Snapshot | None = None
-    worker: Worker | None = None
-    request = session.request
-    try:
-        with session.phase("facts and snapshot"):
-            snapshot = Snapshot(roots_of(request), session.folder)
-            redirected = redirect_files(request.callbacks, session.folder)
-            if redirected:
-                session.notes.append(
-                    f"{', '.join(redirected)} wrote to a private folder during the diagnosis"
-                )
-            job = job_of(request)
-            session.notes.extend(notes_of(request))
-        worker = Worker(request.clock)
-        length = job.steps_per_epoch.value if isinstance(job.steps_per_epoch, Quantity) else None
-        return _measured(session, worker, LiveRun(session, make_callback, length), environment, job)
-    finally:
-        if session.tracer.running:
-            session.tracer.stop()
-        _clean_up(session, worker, snapshot)
-
-
-def _clean_up(session: Session, worker: Worker | None, snapshot: Snapshot | None) -> None:
-    model = session.request.model
-
-    def put_back() -> None:
-        try:
-            if snapshot is not None:
-                snapshot.restore()
-        finally:
-            shutil.rmtree(session.folder, ignore_errors=True)
-
-    if worker is None or not worker.abandoned:
-        if worker is not None:
-            worker.close()
-        put_back()
-        return
-    # The step is still running and will write its update when it ends: put back now for whoever
-    # looks at the model, again when it is out, and let nobody train in between.
-    if snapshot is not None:
-        snapshot.restore()
-    before = getattr(model, "train_function", None)
-    worker.close(on_return=put_back)
-
-    def wait_first(iterator: Any) -> Any:
-        worker.returned.wait()
-        model.train_function = before
-        return keras.make_train_function(model)(iterator)
-
-    if not worker.returned.is_set() and session.request.train_step is None:
-        model.train_function = wait_first
+def collect(session: Session, make_callback: Callable[[Recorder], Any]) -> Measurements:
+    """Measure the job of an open session."""
+    assert session.job is not None
+    job, environment = session.job, session.environment
+    length = job.steps_per_epoch.value if isinstance(job.steps_per_epoch, Quantity) else None
+    return _measured(session, session.worker, LiveRun(session, make_callback, length), environment, job)
 
 
 def _measured(

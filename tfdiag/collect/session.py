@@ -17,7 +17,7 @@ from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import tensorflow
 from tfdiag.compat.profiler import Tracer
 from tfdiag.compat.stamps import Stamps
-from tfdiag.model.measurements import HostSample
+from tfdiag.model.measurements import Environment, HostSample, Job
 from tfdiag.model.quantity import Missing
 
 __all__ = ["RESERVE_S", "Request", "Session"]
@@ -48,9 +48,14 @@ class Request:
 class Session:
     """One diagnosis, from its first phase to its last."""
 
-    def __init__(self, request: Request, folder: Path) -> None:
+    def __init__(self, request: Request, folder: Path, environment: Environment) -> None:
         self.request = request
         self.folder = folder
+        self.environment = environment
+        self.job: Job | None = None
+        """What is known of it before it runs."""
+        self.threads: list[Worker] = []
+        """What the job runs on."""
         self.deadline = Deadline(request.clock, request.budget_s)
         self.tracer = Tracer(folder)
         self.notes: list[str] = []
@@ -58,11 +63,16 @@ class Session:
         self.samples: Callable[[], tuple[HostSample, ...]] = tuple
         self.stamps: Stamps | None = None
         self.element_spec: Any = None
-        self.has_device = False
+        self.has_device = any(device.kind != "CPU" for device in environment.devices)
         self.stopping = False
         """The live run has seen enough."""
         self.stopped_hard = False
         """Whatever runs must come back at once."""
+
+    @property
+    def worker(self) -> Worker:
+        """Give the thread that the job is measured on."""
+        return self.threads[0]
 
     def guarded(self, worker: Worker, work: Callable[[], Any], what: str) -> Any:
         """Run a later phase; its failure is a gap in the report, not the end of it."""

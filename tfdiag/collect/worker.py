@@ -97,6 +97,10 @@ class Worker:
                 del error
         return result[0]
 
+    def begin(self, function: Callable[[], None]) -> None:
+        """Do `function` on the thread, without waiting for it; it must not raise."""
+        self._work.put(function)
+
     def close(self, on_return: Callable[[], None] | None = None) -> None:
         """End the thread; where it is still in abandoned work, `on_return` runs when it is out."""
         if self.abandoned:

@@ -14,6 +14,7 @@ from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
+from tfdiag.model.trials import Trials
 
 __all__ = [
     "BatchTensor",
@@ -275,3 +276,4 @@ class Measurements:
     device: DeviceTrace | Missing = Missing("the device was not traced")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Placement | Missing = Missing("op placement is not read yet")
+    trials: Trials = Trials(missing="suggestions are tried by diagnose only")

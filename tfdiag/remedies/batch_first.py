@@ -74,7 +74,7 @@ def suggest(
             "The function gets a batch and must be written for one: operations over the first axis mean "
             "something else then, and elements must have one shape."
         ),
-        reason="not tried yet: this version only predicts" if known else
+        reason="" if known else
         "not tried: whether the function takes whole batches is not known" if stage.batched_exact else
         "not tried: on whole batches the function gives the same values in another layout (stack, split and "
         "the like need another axis)",

@@ -152,6 +152,6 @@ def suggest(analysis: Analysis, check: str, model: PipelineModel, place: Place) 
         + (unseen if place.python else ""),
         reason="not tried: whether its Python code gives the same again only the caller knows"
         if place.python
-        else "not tried yet: this version only predicts",
+        else "",
         edits=() if place.python else _edits(place),
     )

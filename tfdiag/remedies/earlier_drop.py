@@ -13,7 +13,6 @@ from tfdiag.remedies.sparing import gain_of_sparing
 __all__ = ["suggest", "suggest_skip"]
 
 _UNSURE = "not tried: whether the elements stay the same only the caller knows"
-_UNTRIED = "not tried yet: this version only predicts"
 
 
 def _text(stage: StageTime, drop: StageTime, passed: list[StageTime] | None) -> str:
@@ -47,7 +46,7 @@ def suggest(
             analysis, spared(model, less, 1 / drop.ratio), f"1 of {drop.ratio:.3g} elements worked on"
         ),
         risk=_risk(passed),
-        reason=_UNSURE if passed is None else _UNTRIED,
+        reason=_UNSURE if passed is None else "",
         edits=() if passed is None else swaps(drop, passed),
     )
 
@@ -75,6 +74,6 @@ def suggest_skip(
             source="the time of the skipped elements, spread over the steps of a pass",
         ),
         risk=_risk(passed),
-        reason=_UNSURE if passed is None else _UNTRIED,
+        reason=_UNSURE if passed is None else "",
         edits=() if passed is None else swaps(skip, passed),
     )

@@ -30,5 +30,4 @@ def suggest(analysis: Analysis, check: str, launch_s: float) -> Suggestion:
             "Each new shape is compiled again, so batches must have one shape; ops unknown to XLA fail, "
             "and rounding differs a little."
         ),
-        reason="not tried yet: this version only predicts",
     )

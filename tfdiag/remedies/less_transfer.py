@@ -45,7 +45,6 @@ def suggest_overlap(analysis: Analysis, check: str, hidden_s: float) -> Suggesti
             analysis, 0.8 * hidden_s, at_least=0.0, at_most=1.25, source="copies hidden behind computing"
         ),
         risk="One more batch in the device's memory. It has to be the last transformation of the dataset.",
-        reason="not tried yet: this version only predicts",
     )
 
 
@@ -61,7 +60,6 @@ def suggest_ahead(analysis: Analysis, check: str) -> Suggestion:
             analysis, 0.5 * exposed, at_least=0.0, at_most=2.0, source="half of the copies made ahead"
         ),
         risk="One more batch in the device's memory. It has to be the last transformation of the dataset.",
-        reason="not tried yet: this version only predicts",
     )
 
 

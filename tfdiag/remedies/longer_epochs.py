@@ -36,5 +36,4 @@ def suggest(analysis: Analysis, check: str, seconds: float, steps: Quantity) -> 
             source="the step less the epoch ends that fall away",
         ),
         risk="Validation, checkpoints and learning-rate schedules run once for so many passes.",
-        reason="not tried yet: this version only predicts",
     )

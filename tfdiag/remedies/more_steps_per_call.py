@@ -42,7 +42,6 @@ def suggest(analysis: Analysis, check: str, fixed_s: float) -> Suggestion:
         code=f"- model.compile(…{before})\n+ model.compile(…, steps_per_execution={now * _STEPS})",
         predicted=predict(analysis, fixed_s),
         risk="Batch callbacks run once for so many steps.",
-        reason="not tried yet: this version only predicts",
     )
 
 

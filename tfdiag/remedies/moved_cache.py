@@ -41,7 +41,7 @@ def suggest(
         + (" What is random in the Python code would be frozen." if unseen else ""),
         reason="not tried: whether its Python code gives the same again only the caller knows"
         if unseen
-        else "not tried yet: this version only predicts",
+        else "",
         edits=() if unseen else (Edit("remove", cache.id), Edit("cache_after", stage.id)),
     )
 
@@ -80,7 +80,7 @@ def suggest_completing(
         code=code,
         predicted=predicted,
         risk="The cache holds the elements in memory; each epoch then sees the same ones.",
-        reason="not tried yet: this version only predicts"
+        reason=""
         if edits
         else "not tried: only the caller knows which elements are meant",
         edits=edits,

@@ -12,9 +12,8 @@ from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import computing_share, gain_of, spanning
 from tfdiag.remedies.pipeline_code import diff, written
 
-__all__ = ["UNSEEN", "UNTRIED", "predict", "rewritten", "suggest", "suggest_autotune", "suggest_tune"]
+__all__ = ["UNSEEN", "predict", "rewritten", "suggest", "suggest_autotune", "suggest_tune"]
 
-UNTRIED = "not tried yet: this version only predicts"
 UNSEEN = "not tried: the stage could not be found in the dataset's graph"
 
 
@@ -56,7 +55,7 @@ def suggest(
             "keep their order. Where that order does not matter, deterministic=False spares the wait for "
             "slow elements as well."
         ),
-        reason=UNTRIED if stage.id >= 0 else UNSEEN,
+        reason="" if stage.id >= 0 else UNSEEN,
         edits=(Edit("parallel", stage.id),) if stage.id >= 0 else (),
     )
 
@@ -71,7 +70,7 @@ def suggest_tune(analysis: Analysis, check: str, model: PipelineModel, stage: St
         code=_code(analysis, target),
         predicted=predict(analysis, model, stage, python=False),
         risk="More threads take more memory, and cores that other work of the job may need.",
-        reason=UNTRIED if stage.id >= 0 else UNSEEN,
+        reason="" if stage.id >= 0 else UNSEEN,
         edits=(Edit("tune", stage.id),) if stage.id >= 0 else (),
     )
 
@@ -88,7 +87,6 @@ def suggest_autotune(
         code="- options.autotune.enabled = False\n+ options.autotune.enabled = True",
         predicted=predict(analysis, model, stage, python=False, prefetch=prefetch),
         risk="tf.data takes threads and memory as it sees fit; options.autotune can limit both.",
-        reason=UNTRIED,
         edits=(Edit("autotune"),),
     )
 

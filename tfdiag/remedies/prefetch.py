@@ -41,6 +41,5 @@ def suggest(analysis: Analysis, check: str) -> Suggestion:
         else "- dataset\n+ dataset.prefetch(tf.data.AUTOTUNE)",
         predicted=predict(analysis),
         risk="A few batches more are held in memory.",
-        reason="not tried yet: this version only predicts",
         edits=(Edit("prefetch"),),
     )

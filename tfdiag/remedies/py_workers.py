@@ -100,7 +100,6 @@ def suggest(analysis: Analysis, check: str, source: PyInput) -> Suggestion:
             code=f"{old}\n+ super().__init__(workers={workers})",
             predicted=predicted,
             risk="__getitem__ is called from several threads at a time: what it shares needs a lock.",
-            reason="not tried yet: this version only predicts",
             edits=(Edit("workers", value=workers),),
         )
     risk = (
@@ -119,6 +118,6 @@ def suggest(analysis: Analysis, check: str, source: PyInput) -> Suggestion:
         risk=risk,
         reason="not tried: processes are started in the caller's own program only"
         if source.picklable
-        else "not tried yet: this version only predicts",
+        else "",
         edits=() if source.picklable else (Edit("workers", value=workers, processes=True),),
     )

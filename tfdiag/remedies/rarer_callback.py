@@ -30,5 +30,4 @@ def suggest(analysis: Analysis, check: str, callback: str, method: str, seconds:
             source="the step less the time measured in this method",
         ),
         risk="What the callback records is recorded less often.",
-        reason="not tried yet: this version only predicts",
     )

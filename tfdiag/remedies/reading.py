@@ -108,7 +108,6 @@ def suggest_interleave(
         code=_code(chain, stage, count) + (_POOL.format(count=count) if pool else ""),
         predicted=predict(analysis, model, stage, count, f"{count} files read at a time"),
         risk="Elements come in another order, the same in every pass; more files are open at a time.",
-        reason="not tried yet: this version only predicts",
         edits=(Edit("interleave", stage.id, count), *pool) if stage.id >= 0 else (),
     )
 
@@ -165,6 +164,5 @@ def suggest_parallel_reads(
         + _POOL.format(count=count),
         predicted=predict(analysis, model, stage, count, f"{count} reads at a time"),
         risk="Storage may not stand so many reads at a time; so many elements are held in memory.",
-        reason="not tried yet: this version only predicts",
         edits=(Edit("parallel", stage.id, count), Edit("threads", value=count)) if stage.id >= 0 else (),
     )

@@ -75,7 +75,6 @@ def suggest_earlier(
         code=code_of_move(analysis, shuffle, lowest),
         predicted=_predicted(analysis, fill),
         risk="The same elements come, in another random order.",
-        reason="not tried yet: this version only predicts",
         edits=swaps(shuffle, passed),
     )
 

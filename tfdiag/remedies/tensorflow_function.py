@@ -86,7 +86,7 @@ def suggest(analysis: Analysis, check: str, model: PipelineModel, stage: StageTi
             "Right only where the function gives the same for the same element; whether it does can't be "
             "seen from outside. What is kept takes memory or disk, and the first epoch is as slow as before."
         ),
-        reason="not tried yet: this version only predicts" if tried else
+        reason="" if tried else
         "not tried: whether what it gives fits in memory, in an order that may repeat, is not known",
         edits=(Edit("cache_after", stage.id),) if tried else (),
     )  # fmt: skip

@@ -59,7 +59,6 @@ def suggest(analysis: Analysis, suggestions: Sequence[Suggestion]) -> Suggestion
         code=diff(written(analysis), moves[-1].chain),
         predicted=whole,
         risk="What each of them risks; they don't add up, each is counted on top of those before it.",
-        reason=parallel_map.UNTRIED,
         edits=tuple(edit for move in moves for edit in move.edits),
     )
 

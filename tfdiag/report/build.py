@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.stuck import stuck_stage
 from tfdiag.checks.registry import Outcome, all_checks
-from tfdiag.model.measurements import HostSample, Live
+from tfdiag.model.measurements import HostSample, Live, Overhead
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Finding, ReportData, Suggestion
+from tfdiag.model.trials import Trial, Trials
 from tfdiag.remedies import together
 
-__all__ = ["build"]
+__all__ = ["build", "with_trials"]
 
 _SEVERITY = {"critical": 0, "warning": 1, "info": 2}
 
@@ -38,6 +40,31 @@ def build(analysis: Analysis, outcome: Outcome, *, ignored: Iterable[str] = ()) 
         not_run=outcome.not_run,
         warnings=tuple(_warnings(analysis)),
     )
+
+
+def with_trials(data: ReportData, trials: Trials, overhead: Overhead) -> ReportData:
+    """Give the report with what became of each suggestion when it was tried."""
+    results = {trial.suggestion: trial for trial in trials.trials}
+    # The same change is tried once, whoever suggests it.
+    twins = {one.edits: results[one.id] for one in data.suggestions if one.edits and one.id in results}
+    after = [
+        _tried(one, results.get(one.id) or twins.get(one.edits), trials) for one in data.suggestions
+    ]
+    return replace(
+        data,
+        suggestions=tuple(sorted((one for one in after if one.status != "refuted"), key=_best_first)),
+        rejected=(*data.rejected, *(one for one in after if one.status == "refuted")),
+        measurements=replace(data.measurements, trials=trials, overhead=overhead),
+        warnings=(*data.warnings, *trials.notes),
+    )
+
+
+def _tried(one: Suggestion, trial: Trial | None, trials: Trials) -> Suggestion:
+    if trial is None:
+        can_be = bool(one.edits)
+        reason = one.reason or (trials.missing if can_be else "not tried: only the caller can make this change")
+        return replace(one, reason=reason)
+    return replace(one, status=trial.status, measured=trial.measured, reason=trial.reason)
 
 
 def _causes_first(finding: Finding) -> tuple[int, int, float]:

@@ -12,11 +12,12 @@ from tfdiag.compat import keras, tensorflow, tfdata
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph, GraphUnavailable
 from tfdiag.model.pipeline import Edit, Node
 
-__all__ = ["Applied", "Sameness", "apply"]
+__all__ = ["Applied", "Sameness", "apply", "copied", "edited", "why_different"]
 
 _HELD_BYTES = 16 << 20
 _ELEMENTS = 64
 _SECONDS = 5.0
+_OTHERS = "the changed pipeline gives other elements"
 
 Sameness = Literal["same sequence", "same elements", "same structure", "different", "not checked"]
 
@@ -48,19 +49,43 @@ def apply(
         return Applied(why_not=f"a {type(dataset).__name__} can't be rewritten: it is no tf.data.Dataset")
     try:
         graph = DatasetGraph.of(dataset, cache_folder)
-        changed = graph
-        for edit in edits:
-            changed = _edited(changed, edit)
+        changed = edited(graph, edits)
         built = changed.build()
-        sameness, compared = _compare(graph, changed, edits, clock)
+        sameness, compared = _compare(graph, changed, edits, clock, _SECONDS)
     except (GraphUnavailable, CannotEdit) as error:
         return Applied(why_not=str(error))
     except (ValueError, TypeError, tensorflow.op_error()) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        return Applied(why_not=f"the changed pipeline does not run: {first}")
+        return Applied(why_not=_does_not_run(error))
     if sameness == "different":
-        return Applied(None, sameness, compared, "the changed pipeline gives other elements")
+        return Applied(None, sameness, compared, _OTHERS)
     return Applied(built, sameness, compared)
+
+
+def edited(graph: DatasetGraph, edits: Sequence[Edit]) -> DatasetGraph:
+    """Give the graph with all changes made."""
+    for edit in edits:
+        graph = _edited(graph, edit)
+    return graph
+
+
+def why_different(
+    before: DatasetGraph,
+    after: DatasetGraph,
+    edits: Sequence[Edit],
+    clock: Callable[[], float],
+    seconds: float,
+) -> str:
+    """Say why the changed pipeline is not to be used: it does not run, or gives other elements."""
+    try:
+        sameness, _ = _compare(before, after, edits, clock, seconds)
+    except (ValueError, TypeError, tensorflow.op_error()) as error:
+        return _does_not_run(error)
+    return _OTHERS if sameness == "different" else ""
+
+
+def _does_not_run(error: Exception) -> str:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return f"the changed pipeline does not run: {first}"
 
 
 def _edited(graph: DatasetGraph, edit: Edit) -> DatasetGraph:
@@ -94,23 +119,34 @@ def _edited(graph: DatasetGraph, edit: Edit) -> DatasetGraph:
 
 
 def _workers(dataset: Any, edits: Sequence[Edit]) -> Applied:
+    try:
+        return Applied(copied(dataset, edits))
+    except CannotEdit as error:
+        return Applied(why_not=str(error))
+
+
+def copied(dataset: Any, edits: Sequence[Edit]) -> Any:
     """Give a PyDataset that asks the same object for its batches with other workers."""
     changed = copy.copy(dataset)
     for edit in edits:
         if edit.action != "workers" or edit.value is None:
-            return Applied(why_not="a PyDataset has no graph that could be rewritten")
+            raise CannotEdit("a PyDataset has no graph that could be rewritten")
         keras.set_workers(changed, edit.value, processes=edit.processes)
-    return Applied(changed)
+    return changed
 
 
 def _compare(
-    before: DatasetGraph, after: DatasetGraph, edits: Sequence[Edit], clock: Callable[[], float]
+    before: DatasetGraph,
+    after: DatasetGraph,
+    edits: Sequence[Edit],
+    clock: Callable[[], float],
+    seconds: float,
 ) -> tuple[Sameness, int]:
     """Hold the first elements of both against each other, as far as their order is fixed."""
     free = any(map(_reorders, edits)) or _order_is_free(before.nodes)
     random = _is_random(before.nodes)
     one, other = iter(before.build()), iter(after.build())
-    end = clock() + _SECONDS
+    end = clock() + seconds
     held = 0
     count = 0
     left: list[Any] = []

@@ -1,0 +1,99 @@
+"""Gains from pairs of turns: what is claimed, what is refuted, and what the noise hides."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tfdiag.trials.rounds import REPEATS, Gain, Noise, decided, gain_of, noise_of, pairs_needed, verdict_of
+
+QUIET = Noise(0.01, 4)
+
+
+def turns(gain: float, spread: float, pairs: int = 8, seed: int = 0) -> tuple[list[float], list[float]]:
+    """Give the mean steps of turns of a job and of one that is so much faster, on a machine that drifts."""
+    generator = np.random.default_rng(seed)
+    drift = np.linspace(1.0, 1.5, pairs)
+    noise = np.exp(spread * generator.standard_normal((2, pairs)))
+    return list(0.010 * drift * noise[0]), list(0.010 / gain * drift * noise[1])
+
+
+def test_drift_is_no_gain():
+    """A machine that gets slower slows both turns of a pair."""
+    gain = gain_of(*turns(1.0, 0.0))
+    assert gain.value == pytest.approx(1.0)
+    assert gain.spread == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("true", [0.8, 1.0, 1.3, 4.0])
+def test_intervals_hold_the_truth(true: float):
+    """In at least 95 of 100 draws the interval holds the gain that is there."""
+    inside = 0
+    for seed in range(200):
+        gain = gain_of(*turns(true, 0.03, pairs=5, seed=seed))
+        inside += gain.low <= true <= gain.high
+    assert inside >= 190
+
+
+def test_nothing_is_known_better_than_it_repeats():
+    """However alike the turns of one run are, the next run may differ."""
+    gain = gain_of(*turns(1.5, 0.0))
+    assert math.log(gain.high / gain.low) == pytest.approx(2 * 1.96 * REPEATS)
+
+
+def test_one_pair_has_no_interval():
+    """A single pair tells a value, and nothing of its spread."""
+    gain = gain_of([2.0], [1.0])
+    assert (gain.value, gain.low, gain.high) == (pytest.approx(2.0), 0.0, math.inf)
+    assert verdict_of(gain, QUIET, 1.5) == ""
+    assert not decided(gain, QUIET)
+
+
+def test_noise_is_what_the_job_shows_against_itself():
+    """At least a hundredth; more where the same job's turns differ."""
+    assert noise_of(*turns(1.0, 0.0)).share == pytest.approx(0.01)
+    assert noise_of(*turns(1.0, 0.1)).share > 0.03
+
+
+def gain(value: float, low: float, high: float, pairs: int = 6, spread: float = 0.02) -> Gain:
+    """Give a gain with these ends."""
+    return Gain(value, low, high, pairs, spread)
+
+
+@pytest.mark.parametrize(
+    ("found", "promised", "verdict"),
+    [
+        (gain(1.50, 1.44, 1.56), 1.3, "confirmed"),
+        (gain(1.07, 1.011, 1.13), 1.3, "confirmed"),
+        (gain(1.07, 1.009, 1.13), 1.3, ""),  # its lower end lies within the noise of 1 %
+        (gain(0.99, 0.94, 1.049), 1.3, "refuted"),
+        (gain(1.00, 0.90, 1.11), 1.3, "refuted"),  # no gain, and the promise is out of reach
+        (gain(1.00, 0.70, 1.42), 1.3, ""),  # the promise may still be true
+        (gain(1.30, 0.90, 1.88), 1.3, ""),
+    ],
+)
+def test_verdicts(found: Gain, promised: float, verdict: str):
+    """Confirmed beyond the noise, refuted where nothing can be left, and nothing in between."""
+    assert verdict_of(found, QUIET, promised) == verdict
+
+
+def test_a_noisy_machine_confirms_less():
+    """The same gain on a machine whose jobs differ by a tenth from themselves."""
+    assert verdict_of(gain(1.09, 1.05, 1.13), Noise(0.1, 4), 1.05) == ""
+
+
+def test_turns_go_on_until_the_interval_is_narrow():
+    """Four pairs at least, and then as many as it takes."""
+    assert not decided(gain_of(*turns(1.5, 0.0, pairs=3)), QUIET)
+    assert decided(gain_of(*turns(1.5, 0.0, pairs=4)), QUIET)
+    assert not decided(gain_of(*turns(1.5, 0.2, pairs=6)), QUIET)
+
+
+def test_says_how_many_pairs_it_would_take():
+    """More for a smaller gain; none where there is nothing to find."""
+    small = pairs_needed(gain(1.05, 0.9, 1.2, spread=0.2), QUIET)
+    large = pairs_needed(gain(1.50, 1.2, 1.9, spread=0.2), QUIET)
+    assert small > large > 0
+    assert pairs_needed(gain(1.0, 0.9, 1.1), QUIET) == 0

@@ -1,0 +1,113 @@
+"""The job as it is, and as a suggestion changes it, on copies that don't come to an end.
+
+A copy is read for ever, so that no end of an epoch falls into a turn; its caches hold some batches and are
+full at once, because what is compared is the steady state. What comes out of a cache costs the same however
+much it holds; what it takes to fill one is no part of the gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.pipeline import PipelineModel
+from tfdiag.collect.session import Session
+from tfdiag.compat import host, keras, tfdata
+from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph, GraphUnavailable
+from tfdiag.model.pipeline import Edit
+from tfdiag.model.quantity import Quantity
+from tfdiag.trials.apply import copied, edited, why_different
+from tfdiag.trials.lane import Arm
+
+__all__ = ["CannotTry", "arm_as_it_is", "arm_with"]
+
+_CACHED_BATCHES = 8
+_AHEAD_BATCHES = 64
+"""What the buffers of a copy may hold: a guess on the safe side, for memory only."""
+_MEMORY_SHARE = 0.25
+"""Of the free memory, for the buffers of one copy."""
+_DIFFERENT_S = 1.0
+
+
+class CannotTry(Exception):
+    """No copy can be made or run; the message says why."""
+
+
+def arm_as_it_is(session: Session, analysis: Analysis) -> Arm:
+    """Give the caller's job on a copy of its input."""
+    return _arm(session, analysis, ())
+
+
+def arm_with(session: Session, analysis: Analysis, edits: Sequence[Edit]) -> Arm:
+    """Give the job with changes in its input."""
+    return _arm(session, analysis, edits)
+
+
+def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit]) -> Arm:
+    source = session.request.source
+    x = source.data.get("x")
+    if source.one_shot or source.exhausts:
+        raise CannotTry("the input can be read only once, and the measurement has used it")
+    if tfdata.is_distributed(x) or not keras.has_default_strategy(session.request.model):
+        raise CannotTry("jobs on several replicas are not tried")
+    _require_memory(analysis)
+    steps = 1
+    if session.request.train_step is None:
+        steps = keras.steps_per_execution(session.request.model)
+    if keras.is_py_dataset(x):
+        endless = keras.endless(copied(x, edits))
+        if endless is None:
+            raise CannotTry("a Sequence of tf_keras always comes to an end")
+        return Arm(session.request.model, {"x": endless}, steps_per_call=steps)
+    if not tfdata.is_dataset(x):
+        if edits:
+            raise CannotTry(f"a {source.kind} can't be rewritten")
+        return _adapted(session, steps)
+    try:
+        graph = DatasetGraph.of(x, str(session.folder))
+        changed = edited(graph, edits)
+        if edits:
+            why = why_different(graph, changed, edits, session.request.clock, _DIFFERENT_S)
+            if why:
+                raise CannotTry(why)
+        dataset = changed.full_caches(_cached(changed, analysis)).forever().build()
+    except (GraphUnavailable, CannotEdit) as error:
+        raise CannotTry(str(error)) from error
+    return Arm(session.request.model, {"x": dataset}, steps_per_call=steps)
+
+
+def _adapted(session: Session, steps: int) -> Arm:
+    """Give the job on what `fit` makes of arrays."""
+    request = session.request
+    arguments = {**request.source.fresh(), "shuffle": request.fit_kwargs.get("shuffle", True)}
+    adapted = keras.adapter_dataset(request.model, arguments)
+    if adapted is None:
+        raise CannotTry("this Keras does not tell how it reads such an input")
+    dataset = getattr(adapted, "dataset", adapted)
+    close = getattr(adapted, "close", lambda: None)
+    return Arm(request.model, {"x": dataset.repeat()}, steps_per_call=steps, close=close)
+
+
+def _cached(graph: DatasetGraph, analysis: Analysis) -> int:
+    """Give how many elements a cache holds in a trial: those of some batches, where their size is known."""
+    rows = 1.0
+    if isinstance(analysis.pipeline, PipelineModel):
+        known = {stage.id: stage.per_batch for stage in analysis.pipeline.stages if stage.id >= 0}
+        for node in graph.nodes:
+            if "Cache" in node.op:
+                below = [known[each] for each in node.inputs if each in known]
+                rows = max([rows, known.get(node.id, 1.0), *below])
+    return max(2, round(_CACHED_BATCHES * rows))
+
+
+def _require_memory(analysis: Analysis) -> None:
+    size = analysis.measurements.job.batch_bytes
+    if not isinstance(size, Quantity):
+        return
+    free = host.free_memory_bytes()
+    need = _AHEAD_BATCHES * size.value
+    if need > _MEMORY_SHARE * free:
+        raise CannotTry(
+            f"the buffers of a copy could take {need / 2**20:,.0f} MiB, and {free / 2**20:,.0f} MiB are free"
+        )

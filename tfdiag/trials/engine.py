@@ -1,0 +1,338 @@
+"""Tries suggestions: each on a copy of the job, by turns with the job as it is, within what is left of the budget.
+
+First the job runs against itself: what differs there is the noise of this machine, now, and nothing within it
+is claimed. Then the suggestions come, those first that promise most for the time that they take; at last those
+that helped, together. Turns are interleaved, only the steady state counts, and a trial ends as soon as more turns
+would change nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfdiag.analyse.analysis import Analysis
+from tfdiag.collect.recorder import Recorder
+from tfdiag.collect.session import RESERVE_S, Session
+from tfdiag.model.measurements import Live
+from tfdiag.model.pipeline import Edit
+from tfdiag.model.quantity import Maybe, Missing, Quantity
+from tfdiag.model.report import Step, Suggestion
+from tfdiag.model.trials import Trial, Trials
+from tfdiag.trials.arms import CannotTry, arm_as_it_is, arm_with
+from tfdiag.trials.lane import Lane, LaneFailed
+from tfdiag.trials.rounds import Gain, Noise, decided, gain_of, noise_of, pairs_needed, verdict_of
+
+__all__ = ["try_suggestions"]
+
+_LEAST_S = 4.0
+"""With less than this nothing is tried."""
+_TURN_STEPS = 24
+_TURN_LEAST_S = 0.25
+_TURN_MOST_S = 1.2
+_SETTLE_TURNS = 4
+"""Turns' worth of time at the start of a job in which tuning and buffers settle."""
+_NULL_PAIRS = 4
+_PAIRS_MOST = 14
+_NULL_SHARE = 0.25
+_TRIAL_SHARE = 0.5
+"""Of what is left, for one suggestion."""
+_MOST = 5
+"""Suggestions that are tried alone."""
+_WORTH = 1.02
+_CLOSING_S = 1.0
+"""What it takes to end a job, which tf.data can hold up."""
+
+_ONLY_CALLER = "only the caller can make this change"
+_NO_TIME = "the budget left no time for it"
+
+
+def try_suggestions(
+    session: Session,
+    analysis: Analysis,
+    suggestions: Sequence[Suggestion],
+    make_callback: Callable[[Recorder], Any],
+) -> Trials:
+    """Try what can be tried; whatever goes wrong with a trial, the diagnosis goes on."""
+    if not any(one.edits for one in suggestions):
+        return Trials(missing="nothing of what is suggested can be made in a copy")
+    if isinstance(analysis.step, Missing) or isinstance(analysis.measurements.live, Missing):
+        return Trials(missing="the job as it is was not measured")
+    if session.stopped_hard or session.deadline.left() < _LEAST_S:
+        return Trials(missing=f"{_NO_TIME}: a larger budget= lets suggestions be tried")
+    session.say("trying suggestions")
+    conductor = _Conductor(session, analysis, make_callback)
+    with session.phase("trials"):
+        try:
+            return conductor.run(suggestions)
+        except KeyboardInterrupt:
+            conductor.notes.append("trials were ended by Ctrl-C; what was found until then is in this report")
+            return conductor.result()
+        finally:
+            conductor.close()
+
+
+@dataclass(slots=True)
+class _Conductor:
+    """Runs the lanes."""
+
+    session: Session
+    analysis: Analysis
+    make_callback: Callable[[Recorder], Any]
+    notes: list[str] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    noise: Noise | None = None
+    missing: str = ""
+    original: Lane | None = None
+    lanes: list[Lane] = field(default_factory=list)
+
+    def run(self, suggestions: Sequence[Suggestion]) -> Trials:
+        """Try one after the other."""
+        end = self._end
+        try:
+            self.original = self._lane(arm_as_it_is(self.session, self.analysis))
+            self._null(self._clock() + _NULL_SHARE * (end - self._clock()))
+        except (CannotTry, LaneFailed) as error:
+            self.missing = str(error)
+            return self.result()
+        single = _ranked(suggestions)
+        together = [one for one in suggestions if one.edits and one.id.endswith("/together")]
+        for one in single[:_MOST]:
+            self._try(one, one.edits)
+        self.trials.extend(_untried(one, _NO_TIME) for one in single[_MOST:])
+        for one in together:
+            self._try_together(one)
+        return self.result()
+
+    def result(self) -> Trials:
+        """Give what there is."""
+        noise: Maybe = Missing("the job was not run against itself")
+        if self.noise is not None:
+            noise = Quantity(
+                self.noise.share, "share", source="the job against itself, by turns", count=self.noise.pairs
+            )
+        return Trials(tuple(self.trials), noise, self.missing, tuple(self.notes))
+
+    def close(self) -> None:
+        """Let all jobs come to their ends."""
+        while self.lanes:
+            self.lanes.pop().close()
+
+    # --- one trial ----------------------------------------------------------------------------------
+
+    def _null(self, until: float) -> None:
+        """Run the job against itself."""
+        assert self.original is not None
+        other = self._lane(arm_as_it_is(self.session, self.analysis))
+        before, after = self._by_turns(self.original, other, until, lambda a, _: len(a) >= _NULL_PAIRS)
+        self._drop(other)
+        if len(before) < 2:
+            raise CannotTry(_NO_TIME)
+        self.noise = noise_of(before, after)
+
+    def _try(self, one: Suggestion, edits: Sequence[Edit]) -> Gain | None:
+        """Try one suggestion, and write down what came of it."""
+        begin = self._clock()
+        left = self._end - begin
+        turns = 2 * 3 * self._turn_s
+        if left < turns + _CLOSING_S or self.noise is None:
+            self.trials.append(_untried(one, _NO_TIME))
+            return None
+        self.session.say(f"trying {one.id}")
+        noise = self.noise
+        lane: Lane | None = None
+        before: list[float] = []
+        after: list[float] = []
+        try:
+            lane = self._lane(arm_with(self.session, self.analysis, edits))
+            assert self.original is not None
+            before, after = self._by_turns(
+                self.original,
+                lane,
+                begin + max(turns, _TRIAL_SHARE * left),
+                lambda a, b: decided(gain_of(a, b, noise), noise),
+            )
+        except (CannotTry, LaneFailed) as error:
+            self.trials.append(_untried(one, str(error)))
+            return None
+        finally:
+            if lane is not None:
+                self._drop(lane)
+        if len(before) < 2:
+            self.trials.append(_untried(one, _NO_TIME))
+            return None
+        gain = gain_of(before, after, noise)
+        self.trials.append(self._judged(one, gain, before, after, self._clock() - begin))
+        return gain
+
+    def _try_together(self, one: Suggestion) -> None:
+        """Try several changes at once; they are worth it only where they give more than the best of them."""
+        best = max(
+            (t for t in self.trials if t.status == "confirmed" and isinstance(t.measured, Quantity)),
+            key=lambda t: t.measured.value if isinstance(t.measured, Quantity) else 0.0,
+            default=None,
+        )
+        gain = self._try(one, one.edits)
+        if gain is None or best is None or not isinstance(best.measured, Quantity):
+            return
+        found = self.trials[-1]
+        adds = gain.value / best.measured.value
+        low = gain.low / (best.measured.high or math.inf)
+        high = gain.high / (best.measured.low or 1.0)
+        assert self.noise is not None
+        on_top = Quantity(adds, "x", low, high, source=f"all of them over {best.suggestion} alone")
+        status, reason = found.status, found.reason
+        if adds < 1 + self.noise.share:
+            status, reason = "refuted", f"together they give no more than {best.suggestion} alone"
+        self.trials[-1] = Trial(
+            found.suggestion, status, found.measured, reason, found.before_s, found.after_s, found.took_s, on_top
+        )
+
+    def _judged(
+        self, one: Suggestion, gain: Gain, before: list[float], after: list[float], took: float
+    ) -> Trial:
+        assert self.noise is not None
+        promised = one.predicted.low if isinstance(one.predicted, Quantity) else None
+        status = verdict_of(gain, self.noise, math.inf if promised is None else promised)
+        measured = Quantity(
+            gain.value,
+            "x",
+            gain.low,
+            gain.high if math.isfinite(gain.high) else None,
+            source="turns of the job as it is and of a copy with the change",
+            count=gain.pairs,
+        )
+        reason = ""
+        if status == "":
+            status, reason = "untried", _hidden(gain, self.noise, self._turn_s)
+        elif status == "refuted":
+            reason = f"measured {gain.value:.2f}x ({gain.low:.2f} to {gain.high:.2f})"
+        elif isinstance(one.predicted, Quantity):
+            reason = _missed(self.analysis, one.predicted, gain, float(np.mean(after)))
+        return Trial(one.id, status, measured, reason, tuple(before), tuple(after), took)
+
+    # --- turns --------------------------------------------------------------------------------------
+
+    def _by_turns(
+        self, a: Lane, b: Lane, until: float, enough: Callable[[list[float], list[float]], bool]
+    ) -> tuple[list[float], list[float]]:
+        """Run two jobs A B, B A, A B … until that is enough or the time is over; give the mean steps."""
+        self._settle(a)
+        self._settle(b)
+        before: list[float] = []
+        after: list[float] = []
+        for first, second in _pairs(a, b):
+            one, two = self._turn(first), self._turn(second)
+            before.append(one if first is a else two)
+            after.append(two if first is a else one)
+            if enough(before, after) or self._clock() + 2 * self._turn_s >= until:
+                return before, after
+        return before, after
+
+    def _settle(self, lane: Lane) -> None:
+        """Let a job that is new go on until its tuning and its buffers have settled."""
+        if lane.settled:
+            return
+        lane.turn(_SETTLE_TURNS * self._turn_s, self._hard_end)
+        lane.settled = True
+
+    def _turn(self, lane: Lane) -> float:
+        """Give the mean step of one turn, with what lies between steps in the caller's own loop."""
+        turn = lane.turn(self._turn_s, self._hard_end)
+        call = float(np.mean(turn.periods_s)) if turn.periods_s else math.nan
+        step = call / lane.arm.steps_per_call + self._beside_s
+        return step / lane.arm.samples
+
+    def _lane(self, arm: Any) -> Lane:
+        lane = Lane(self.session, arm, self.make_callback)
+        self.lanes.append(lane)
+        return lane
+
+    def _drop(self, lane: Lane) -> None:
+        self.lanes.remove(lane)
+        lane.close()
+
+    # --- times --------------------------------------------------------------------------------------
+
+    @property
+    def _clock(self) -> Callable[[], float]:
+        return self.session.request.clock
+
+    @property
+    def _end(self) -> float:
+        return self._hard_end - _CLOSING_S
+
+    @property
+    def _hard_end(self) -> float:
+        return self.session.deadline.end - RESERVE_S
+
+    @property
+    def _turn_s(self) -> float:
+        live, step = self.analysis.measurements.live, self.analysis.step
+        assert isinstance(live, Live)
+        assert isinstance(step, Step)
+        wanted = _TURN_STEPS * step.median.value * live.steps_per_call
+        return min(_TURN_MOST_S, max(_TURN_LEAST_S, wanted))
+
+    @property
+    def _beside_s(self) -> float:
+        """What a step of the caller's bears that no copy does: callbacks, validation, ends of epochs."""
+        step = self.analysis.step
+        assert isinstance(step, Step)
+        items = sum(item.per_step.value for item in step.host_items if item.name != "loop")
+        return items + self.analysis.between_epochs()[1]
+
+
+def _pairs(a: Lane, b: Lane) -> Iterator[tuple[Lane, Lane]]:
+    for number in range(_PAIRS_MOST):
+        yield (a, b) if number % 2 == 0 else (b, a)
+
+
+def _ranked(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    """Give what can be tried, the most promising first; the same change is tried once."""
+    found: dict[tuple[Edit, ...], Suggestion] = {}
+    for one in sorted(suggestions, key=lambda each: -_promise(each)):
+        if one.edits and not one.id.endswith("/together") and _promise(one) >= _WORTH:
+            found.setdefault(one.edits, one)
+    return list(found.values())
+
+
+def _promise(one: Suggestion) -> float:
+    return one.predicted.value if isinstance(one.predicted, Quantity) else 1.0
+
+
+def _untried(one: Suggestion, why: str) -> Trial:
+    return Trial(one.id, "untried", Missing(why), why)
+
+
+def _hidden(gain: Gain, noise: Noise, turn_s: float) -> str:
+    """Say that the noise hides what there may be, and how long it would take to see it."""
+    text = f"tried: {gain.value:.2f}x ({gain.low:.2f} to {gain.high:.2f}) is within the noise of this machine"
+    needed = pairs_needed(gain, noise)
+    if needed > gain.pairs:
+        text += f"; it would take about {needed} pairs of turns of {turn_s:.2g} s instead of {gain.pairs}"
+    return text
+
+
+_MISSED = 0.15
+"""A prediction this far off is worth a word."""
+
+
+def _missed(analysis: Analysis, predicted: Quantity, gain: Gain, after_s: float) -> str:
+    """Say which assumption failed, where a prediction missed its interval and that can be told."""
+    low = predicted.value if predicted.low is None else predicted.low
+    high = predicted.value if predicted.high is None else predicted.high
+    if low <= gain.high and gain.low <= high:
+        return ""
+    bare = analysis.bounds.replay
+    if not isinstance(bare, Quantity):
+        return ""
+    if gain.value > high:
+        return "more than predicted: the input or the step has more room on this machine than alone it showed"
+    if after_s > (1 + _MISSED) * bare.value:
+        return "less than predicted: with the change the step still waits, so its stages gain less than alone"
+    return "less than predicted: the step no longer waits, but is slower with the input at work beside it"

@@ -1,0 +1,179 @@
+"""One job on a thread of its own, in Keras' own `fit`, that runs when it is its turn.
+
+Several lanes train one model. Only the one whose turn it is runs, with its own train function and settings in
+the model; both are taken out again with its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfdiag.collect.causes import root_cause
+from tfdiag.collect.recorder import Recorder
+from tfdiag.collect.session import Session
+from tfdiag.collect.worker import Worker
+from tfdiag.trials.gate import Gate, Turn
+
+__all__ = ["Arm", "Lane", "LaneFailed"]
+
+_EPOCHS = 1_000_000
+_KEPT = ("class_weight", "shuffle")
+"""Arguments of the caller's `fit` that belong to its steps; what is for epochs and callbacks is left out."""
+_END_S = 3.0
+"""How long a job may take to come to its end."""
+
+
+class LaneFailed(Exception):
+    """The changed job does not run, or did not come back; the message says why."""
+
+
+@dataclass(slots=True)
+class Arm:
+    """A job to be run by turns with others."""
+
+    model: Any
+    data: dict[str, Any]
+    """Arguments of `fit` that carry data, without an end."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Attributes of the model while it is this job's turn."""
+    samples: float = 1.0
+    """Samples in a step, relative to the job as it is."""
+    steps_per_call: int = 1
+    close: Callable[[], None] = lambda: None
+
+
+class _Passing(Recorder):
+    """Looks on as a recorder does, and only lets each call pass a gate."""
+
+    def __init__(self, clock: Callable[[], float], gate: Gate, stop: Callable[[], None]) -> None:
+        super().__init__(clock)
+        self._gate = gate
+        self._stop = stop
+
+    def instrument(
+        self,
+        train_function: Callable[[Any], Any],
+        tracing: Callable[[], int] | None,
+        *,
+        waited: list[float] | None = None,
+        on_error: Callable[[], None] | None = None,
+    ) -> Callable[[Any], Any]:
+        """Give a train function that does the same when the gate is open."""
+        gate, stop = self._gate, self._stop
+
+        def passing(iterator: Any) -> Any:
+            if not gate.passes(iterator):
+                stop()
+            return train_function(iterator)
+
+        return passing
+
+
+class Lane:
+    """A job that has its thread and its gate."""
+
+    def __init__(self, session: Session, arm: Arm, make_callback: Callable[[Recorder], Any]) -> None:
+        self.arm = arm
+        self._session = session
+        self._clock = session.request.clock
+        self._make_callback = make_callback
+        self._gate = Gate(self._clock)
+        self._worker = Worker(self._clock)
+        session.threads.append(self._worker)
+        self.settled = False
+        """Its tuning and buffers have settled."""
+        self._begun = False
+        self._out = False
+        self._error: BaseException | None = None
+        self._function: Any = None
+        """The train function that stands in the model while it is this job's turn."""
+
+    def turn(self, seconds: float, until: float) -> Turn:
+        """Let it run for a while, and give the steps that count."""
+        before = self._enter()
+        try:
+            self._gate.begin(seconds)
+            if not self._begun:
+                self._begun = True
+                self._worker.begin(self._run)
+            told = self._gate.wait(until - self._clock())
+        finally:
+            self._leave(before)
+        if told == "parked":
+            return self._gate.turn()
+        if told == "out":
+            self._out = True
+            why = "its data ended" if self._error is None else root_cause(self._error)
+            raise LaneFailed(f"the changed job failed: {why}")
+        raise LaneFailed("a step of it took longer than what was left of the budget")
+
+    def close(self) -> None:
+        """Let it come to its end; a job that does not is left, and put back when it is out."""
+        if self._begun and not self._out:
+            before = self._enter()
+            try:
+                self._gate.end()
+                self._out = self._gate.wait(_END_S) == "out"
+            finally:
+                self._leave(before)
+        self._worker.abandoned = self._begun and not self._out
+        if not self._worker.abandoned:
+            self._worker.close()
+            self._session.threads.remove(self._worker)
+            self.arm.close()
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _enter(self) -> dict[str, Any]:
+        """Put this job's train function and settings into the model, and keep what stood there."""
+        if self._session.request.train_step is not None:
+            return {}  # a loop of the caller's own has nothing that could be swapped
+        model = self.arm.model
+        before = {name: getattr(model, name, None) for name in self.arm.settings}
+        for name, value in self.arm.settings.items():
+            setattr(model, name, value)
+        before["train_function"] = getattr(model, "train_function", None)
+        if self._begun or self.arm.settings:
+            model.train_function = self._function
+        return before
+
+    def _leave(self, before: Mapping[str, Any]) -> None:
+        if not before:
+            return
+        model = self.arm.model
+        self._function = getattr(model, "train_function", None)
+        for name, value in before.items():
+            setattr(model, name, value)
+
+    def _run(self) -> None:
+        try:
+            if self._session.request.train_step is not None:
+                self._loop(self._session.request.train_step)
+            else:
+                self._fit()
+        except BaseException as error:  # noqa: BLE001  # carried to the conductor, whatever it is
+            self._error = error
+        finally:
+            self._gate.leave()
+
+    def _fit(self) -> None:
+        model = self.arm.model
+
+        def stop() -> None:
+            model.stop_training = True
+
+        callback = self._make_callback(_Passing(self._clock, self._gate, stop))
+        kept = {k: v for k, v in self._session.request.fit_kwargs.items() if k in _KEPT}
+        try:
+            model.fit(**self.arm.data, **kept, epochs=_EPOCHS, verbose=0, callbacks=[callback])
+        finally:
+            callback.close()
+            callback.take_down()
+
+    def _loop(self, train_step: Callable[[Any], Any]) -> None:
+        for batch in self.arm.data["x"]:
+            if not self._gate.passes():
+                return
+            train_step(batch)

@@ -1,0 +1,99 @@
+"""What two jobs that ran by turns say about the gain of one over the other: pure.
+
+Turns come in pairs, A B, B A, A B …, so that a machine that slows down meanwhile slows both. A pair gives one
+ratio; several give an interval, by Student's t over their logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Gain", "Noise", "decided", "gain_of", "noise_of", "pairs_needed", "verdict_of"]
+
+_T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+_Z95 = 1.96
+_PAIRS_LEAST = 4
+_PRECISE = 0.025
+"""Half of an interval that is narrow enough, as a share of the gain."""
+_WORTH = 1.05
+"""What surely gains less than this is no advice."""
+REPEATS = 0.02
+"""How well a gain repeats at best from one run of a job to the next: memory lies elsewhere, threads on other
+cores. What is claimed is what the next run shows as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How much faster B is than A, with what its interval rests on."""
+
+    value: float
+    low: float
+    high: float
+    pairs: int
+    spread: float
+    """Standard deviation of the logarithms of the pairs' ratios."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What the same job against itself showed on this machine, now."""
+
+    share: float
+    """A difference up to this is no difference."""
+    pairs: int
+
+
+def gain_of(a: Sequence[float], b: Sequence[float], noise: Noise | None = None) -> Gain:
+    """Give the gain of pairs of turns; each value is the mean step of a turn."""
+    ratios = np.log(np.asarray(a, dtype=float) / np.asarray(b, dtype=float))
+    count = len(ratios)
+    middle = float(np.mean(ratios))
+    if count < 2:
+        return Gain(math.exp(middle), 0.0, math.inf, count, math.inf)
+    spread = float(np.std(ratios, ddof=1))
+    half = _t95(count - 1) * spread / math.sqrt(count)
+    unsure = math.hypot(half, _Z95 * REPEATS, 0.0 if noise is None else noise.share)
+    return Gain(math.exp(middle), math.exp(middle - unsure), math.exp(middle + unsure), count, spread)
+
+
+def noise_of(a: Sequence[float], b: Sequence[float]) -> Noise:
+    """Give the noise that a job shows against itself."""
+    gain = gain_of(a, b)
+    half = _t95(max(1, gain.pairs - 1)) * gain.spread / math.sqrt(max(1, gain.pairs))
+    return Noise(max(0.01, min(abs(math.log(gain.value)) + half / 2, 1.0)), gain.pairs)
+
+
+def decided(gain: Gain, noise: Noise) -> bool:
+    """Say whether more turns would change nothing."""
+    if gain.pairs < _PAIRS_LEAST:
+        return False
+    half = _t95(gain.pairs - 1) * gain.spread / math.sqrt(gain.pairs)
+    return half <= max(_PRECISE, noise.share)
+
+
+def verdict_of(gain: Gain, noise: Noise, promised: float) -> str:
+    """Say `confirmed`, `refuted`, or nothing where the noise hides it; `promised` is the least that was."""
+    least = 1 + noise.share
+    if gain.pairs < _PAIRS_LEAST - 1:
+        return ""
+    if gain.low > least:
+        return "confirmed"
+    if gain.high <= _WORTH or (gain.value <= least and gain.high < promised):
+        return "refuted"
+    return ""
+
+
+def pairs_needed(gain: Gain, noise: Noise) -> int:
+    """Give how many pairs of turns it would take to tell this gain from none."""
+    distance = math.log(gain.value) - noise.share
+    if distance <= 0 or not math.isfinite(gain.spread):
+        return 0
+    return math.ceil((_Z95 * gain.spread / distance) ** 2)
+
+
+def _t95(degrees: int) -> float:
+    return _T95[degrees - 1] if degrees <= len(_T95) else _Z95 + 2.5 / degrees
