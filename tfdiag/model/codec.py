@@ -122,6 +122,8 @@ def _union_encoder(members: tuple[Any, ...], hint: Any) -> Encoder:
     if len(present) == 1:
         inner = _encoder(present[0])
         return lambda value: None if value is None else inner(value)
+    if _is_plain(present):
+        return _plain_encoder({*members}, hint)
     if not all(is_dataclass(member) for member in present):
         raise _unsupported(hint)
     by_type: dict[Any, Encoder] = {member: _encoder(member) for member in present}
@@ -134,6 +136,20 @@ def _union_encoder(members: tuple[Any, ...], hint: Any) -> Encoder:
         return by_type[type(value)](value)
 
     return encode_union
+
+
+def _is_plain(members: list[Any]) -> bool:
+    """Tell whether JSON itself keeps these types apart; it has one type for all numbers."""
+    return set(members) <= {bool, int, str}
+
+
+def _plain_encoder(members: set[Any], hint: Any) -> Encoder:
+    def encode_plain(value: Any) -> Any:
+        if type(value) not in members:
+            raise TypeError(f"expected {hint}, got {reprlib.repr(value)}")
+        return value
+
+    return encode_plain
 
 
 def _object_encoder(cls: Any) -> Encoder:
@@ -242,6 +258,9 @@ def _dict_decoder(item: Decoder) -> Decoder:
 
 def _union_decoder(members: tuple[Any, ...], hint: Any) -> Decoder:
     others = [member for member in members if member not in (NoneType, Missing)]
+    if len(others) > 1 and _is_plain(others):
+        names_of = " or ".join(_PLAIN[member] for member in members)
+        return lambda data, path: _plain(data, path, members, names_of)
     if len(others) != 1 or (Missing in members and not is_dataclass(others[0])):
         raise _unsupported(hint)
     other, missing = _decoder(others[0]), _decoder(Missing)
@@ -256,6 +275,15 @@ def _union_decoder(members: tuple[Any, ...], hint: Any) -> Decoder:
         return other(data, path)
 
     return decode_union
+
+
+_PLAIN = {bool: "true or false", int: "an integer", str: "a string", NoneType: "null"}
+
+
+def _plain(data: Any, path: str, members: tuple[Any, ...], expected: str) -> Any:
+    if type(data) not in members:
+        raise _wrong(path, expected, data)
+    return data
 
 
 def _object_decoder(cls: Any) -> Decoder:

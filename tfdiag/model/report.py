@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tfdiag.model.changes import Change
 from tfdiag.model.measurements import Measurements
 from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Maybe, Missing, Quantity
@@ -159,6 +160,8 @@ class Suggestion:
     risk: str = ""
     edits: tuple[Edit, ...] = ()
     """The same change, to be made in a copy of the dataset; empty where only the caller can make it."""
+    changes: tuple[Change, ...] = ()
+    """The same for what is changed in a copy of the model or of the arguments of `fit`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.sample_reports import SAMPLES, full, measurements
 from tfdiag.errors import ReportError
+from tfdiag.model.changes import Change
 from tfdiag.model.codec import decode, encode
 from tfdiag.model.measurements import HostSample, InputAlone, Live, Measurements
 from tfdiag.model.pipeline import Pipeline
@@ -236,3 +237,19 @@ def test_measurements_can_be_kept_alone() -> None:
     """The codec is not tied to the report: any of the travelling dataclasses can be kept."""
     assert through_json(measurements()) == measurements()
     assert isinstance(through_json(measurements()), Measurements)
+
+
+@pytest.mark.parametrize("value", [True, 16, "mixed_bfloat16", None], ids=repr)
+def test_a_value_of_one_of_several_plain_types_keeps_its_type(value: object) -> None:
+    """True is no 1, and a number in a string stays a string."""
+    back = through_json(Change("policy", value)).value
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_a_plain_value_of_another_type_is_refused() -> None:
+    """Neither side takes what JSON could not give back."""
+    with pytest.raises(TypeError, match=r"got 0\.5"):
+        encode(Change("policy", 0.5))  # type: ignore[arg-type]  # the point
+    with pytest.raises(ReportError, match=r"^value: expected true or false or an integer or a string or null"):
+        decode(Change, {"kind": "policy", "value": []})
