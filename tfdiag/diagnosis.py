@@ -18,9 +18,9 @@ from tfdiag.collect.opening import opened
 from tfdiag.collect.session import Request
 from tfdiag.compat import keras, tensorflow
 from tfdiag.errors import DatasetError, ModelError, UsageError
+from tfdiag.model.trials import Trials
 from tfdiag.monitor.callback import DiagnosticsCallback
 from tfdiag.render.report import Report
-from tfdiag.model.trials import Trials
 from tfdiag.report.build import build, with_trials
 from tfdiag.trials.engine import try_suggestions
 
@@ -50,14 +50,14 @@ def diagnose(
     Takes what `fit` takes: a `tf.data.Dataset`, arrays (`x`, `y=`), a PyDataset or a generator as
     `dataset`, everything else in `fit_kwargs`. A loop of your own is diagnosed by its step: `train_step=`
     is called with one batch after another. Where there is a device, some steps are traced, unless `trace` is
-    false. What can be changed in a copy of the job is tried there, unless `verify` is false. It returns within
-    `budget` seconds. Model, optimizer, callbacks and dataset are left as they were.
+    false. What can be changed in a copy of the job is tried there, unless `verify` is false. It returns
+    within `budget` seconds. Model, optimizer, callbacks and dataset are left as they were.
     """
     request = _checked(
         model, _one_of(dataset, x), y, batch_size, dict(fit_kwargs or {}), train_step, budget, steps
     )
     request.progress = progress
-    request.trace = bool(trace)
+    request.trace, request.verify = bool(trace), bool(verify)
     ignored = check_ids(ignore)
     with opened(request) as session:
         measurements = collect(session, DiagnosticsCallback.recording)
@@ -67,9 +67,7 @@ def diagnose(
         if verify:
             trials = try_suggestions(session, analysis, data.suggestions, DiagnosticsCallback.recording)
     deadline = session.deadline
-    overhead = replace(
-        measurements.overhead, total_s=deadline.spent(), phases_s=dict(deadline.phases_s)
-    )
+    overhead = replace(measurements.overhead, total_s=deadline.spent(), phases_s=dict(deadline.phases_s))
     return Report.from_data(with_trials(data, trials, overhead))
 
 

@@ -50,10 +50,10 @@ def tune(
 ) -> Tuned:
     """Diagnose a job, and give its dataset with the confirmed change that gains most.
 
-    Only a change that keeps the elements and their order is made; `allow=("order",)` lets the order of elements
-    change, `allow=("unchecked",)` lets pass what can't be compared because elements are random. The caller's
-    dataset stays as it is; `.code` is the same change in the caller's own words. Takes the other options of
-    `diagnose`.
+    Only a change that keeps the elements and their order is made; `allow=("order",)` lets their order
+    change, `allow=("unchecked",)` lets pass what can't be compared because elements are random. The
+    caller's dataset stays as it is; `.code` is the same change in the caller's own words. Takes the other
+    options of `diagnose`.
     """
     allowed = tuple(allow)
     unknown = [name for name in allowed if name not in _ALLOWED]

@@ -1,7 +1,7 @@
 """Opens a session on the caller's job, and leaves everything as it was when it is over.
 
-Facts are read and a snapshot is taken before anything runs. Whatever ends the session (enough seen, the budget,
-an error, Ctrl-C), the snapshot is put back.
+Facts are read and a snapshot is taken before anything runs. Whatever ends the session (enough seen, the
+budget, an error, Ctrl-C), the snapshot is put back.
 """
 
 from __future__ import annotations

@@ -42,6 +42,8 @@ _PLACEMENT_SHARE = 0.25
 _PLACEMENT_AT_MOST_S = 4.0
 _SAMPLES_SHARE = 0.8
 _SAMPLES_AT_MOST_S = 8.0
+_TRIALS_S = 8.0
+"""What trials need at least; with less than half as much again left nothing is kept for them."""
 _BUSY = 0.7
 """Of the wall time: a process that computes this much does not idle between its steps."""
 _READ_ONCE = "the generator behind the dataset gives its elements only once, and the run has used them"
@@ -296,7 +298,7 @@ def sample_stages(
         return replace(described, samples_missing="the step hardly waits for its input")
     session.say("sampling the stages of the input")
     with session.phase("stages of the input"):
-        until = session.deadline.share(_SAMPLES_SHARE, _SAMPLES_AT_MOST_S)
+        until = _samples_until(session)
 
         def work() -> Pipeline | Missing:
             return with_samples(
@@ -330,7 +332,7 @@ def _with_py_input(
         return described
     session.say("asking the PyDataset for batches")
     with session.phase("stages of the input"):
-        until = session.deadline.share(_SAMPLES_SHARE, _SAMPLES_AT_MOST_S)
+        until = _samples_until(session)
 
         def work() -> PyInput:
             return measure_py_input(
@@ -345,6 +347,14 @@ def _with_py_input(
     if isinstance(described, Missing):
         described = Pipeline(missing=described.reason, graph_missing="a PyDataset has no graph")
     return replace(described, py_input=asked)
+
+
+def _samples_until(session: Session) -> float:
+    """Give when sampling is to end: nothing comes after it but trials."""
+    trials_fit = session.request.verify and session.deadline.left() > 1.5 * _TRIALS_S
+    if trials_fit:
+        return session.request.clock() + min(_SAMPLES_AT_MOST_S, session.deadline.left() - _TRIALS_S)
+    return session.deadline.share(_SAMPLES_SHARE, _SAMPLES_AT_MOST_S)
 
 
 def _typical_wait(live: Live | Missing) -> float:

@@ -41,6 +41,8 @@ class Request:
     clock: Callable[[], float]
     callbacks: list[Any] = field(default_factory=list)
     progress: Callable[[str], None] | None = None
+    verify: bool = False
+    """Suggestions are to be tried afterwards, which takes its part of the budget."""
     trace: bool = True
     """Trace some steps where there is a device to see."""
 

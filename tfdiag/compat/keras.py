@@ -108,26 +108,6 @@ def is_py_dataset(value: Any) -> bool:
     )
 
 
-def endless(dataset: Any) -> Any:
-    """Give a PyDataset with the batches and workers of another one, again and again; None for tf_keras."""
-    base = getattr(keras().utils, "PyDataset", None)
-    if base is None or not isinstance(dataset, base):
-        return None
-
-    class Endless(base):  # type: ignore[misc]  # Keras is untyped
-        num_batches = None
-
-        def __getitem__(self, index: int) -> Any:
-            return dataset[index % length if length else index]
-
-    length = epoch_length({"x": dataset})
-    return Endless(
-        workers=dataset.workers,
-        use_multiprocessing=dataset.use_multiprocessing,
-        max_queue_size=dataset.max_queue_size,
-    )
-
-
 def is_keras_object(value: Any) -> bool:
     """Say whether the class of `value`, or a class that it derives from, is Keras'."""
     return any(cls.__module__.split(".")[0] in _ROOTS for cls in type(value).__mro__)

@@ -1,4 +1,4 @@
-"""What trials found out: each suggestion made in a copy of the job, and run by turns with the job as it is."""
+"""What trials found: each suggestion made in a copy of the job, and run by turns with the job as it is."""
 
 from __future__ import annotations
 

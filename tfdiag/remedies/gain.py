@@ -169,10 +169,27 @@ def pace_with(
     cores = usable_cores(analysis.measurements)
     step_cpu = _step_cpu(analysis, rest)
     pace = step_time(fed, rest_s=rest, step_cpu_s=step_cpu, cores=cores)
+    warm = rest - _cooling(analysis, pace.seconds - rest, fed.cpu_s)
+    pace = step_time(fed, rest_s=warm, step_cpu_s=step_cpu, cores=cores)
     longer = 0.0
     if pace.limit in ("the step", "input") and step_cpu + fed.cpu_s > _SHARED * cores * pace.seconds:
         longer = (crowding - 1) * max(0.0, _overlap(fed, rest) - _overlap(now, rest))
     return replace(pace, seconds=ends + restart + pace.seconds + longer)
+
+
+def _cooling(analysis: Analysis, wait: float, input_cpu: float) -> float:
+    """Give what a step takes less when it waits no longer than this: its caches and threads stay warm.
+
+    Only as far as the input leaves them alone, which runs on the same cores.
+    """
+    waited = analysis.segment("input_wait")
+    live, replay = analysis.measurements.live, analysis.replay
+    if isinstance(replay, Missing) or isinstance(live, Missing) or waited <= 0:
+        return 0.0
+    cold = max(0.0, replay.paced.value - replay.call.value) / live.steps_per_call
+    shorter = min(1.0, max(0.0, 1 - wait / waited))
+    alone = min(1.0, max(0.0, 1 - input_cpu / max(1e-9, replay.call.value / live.steps_per_call)))
+    return cold * shorter * alone
 
 
 def _overlap(fed: Feed, rest: float) -> float:

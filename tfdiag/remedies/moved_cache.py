@@ -80,9 +80,7 @@ def suggest_completing(
         code=code,
         predicted=predicted,
         risk="The cache holds the elements in memory; each epoch then sees the same ones.",
-        reason=""
-        if edits
-        else "not tried: only the caller knows which elements are meant",
+        reason="" if edits else "not tried: only the caller knows which elements are meant",
         edits=edits,
     )
 

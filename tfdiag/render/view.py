@@ -422,6 +422,12 @@ def _notes(report: ReportData) -> tuple[str, ...]:
     notes = [*report.warnings, *job.notes]
     if isinstance(live, Live) and live.cut:
         notes.append(f"The run was cut short: {live.cut}")
+    noise = report.measurements.trials.noise
+    if isinstance(noise, Quantity):
+        notes.append(
+            f"trials: the job against itself differed by up to {share(noise.value)}, and no gain within that "
+            "is claimed; copies run without callbacks and ends of epochs, whose measured time is added"
+        )
     if report.ignored:
         notes.append("Silenced checks: " + ", ".join(report.ignored))
     return tuple(dict.fromkeys(map(clean, notes)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.stuck import stuck_stage
@@ -46,10 +47,8 @@ def with_trials(data: ReportData, trials: Trials, overhead: Overhead) -> ReportD
     """Give the report with what became of each suggestion when it was tried."""
     results = {trial.suggestion: trial for trial in trials.trials}
     # The same change is tried once, whoever suggests it.
-    twins = {one.edits: results[one.id] for one in data.suggestions if one.edits and one.id in results}
-    after = [
-        _tried(one, results.get(one.id) or twins.get(one.edits), trials) for one in data.suggestions
-    ]
+    twins = {_change(one): results[one.id] for one in data.suggestions if one.id in results}
+    after = [_tried(one, results.get(one.id) or twins.get(_change(one)), trials) for one in data.suggestions]
     return replace(
         data,
         suggestions=tuple(sorted((one for one in after if one.status != "refuted"), key=_best_first)),
@@ -59,10 +58,17 @@ def with_trials(data: ReportData, trials: Trials, overhead: Overhead) -> ReportD
     )
 
 
+def _change(one: Suggestion) -> tuple[Any, ...]:
+    """Give what is changed; a change that only the caller can make is nobody else's."""
+    return (one.edits, one.changes) if one.edits or one.changes else (one.id,)
+
+
 def _tried(one: Suggestion, trial: Trial | None, trials: Trials) -> Suggestion:
     if trial is None:
-        can_be = bool(one.edits)
-        reason = one.reason or (trials.missing if can_be else "not tried: only the caller can make this change")
+        can_be = bool(one.edits or one.changes)
+        reason = one.reason or (
+            trials.missing if can_be else "not tried: only the caller can make this change"
+        )
         return replace(one, reason=reason)
     return replace(one, status=trial.status, measured=trial.measured, reason=trial.reason)
 

@@ -8,19 +8,20 @@ much it holds; what it takes to fill one is no part of the gain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel
 from tfdiag.collect.session import Session
-from tfdiag.compat import host, keras, tfdata
+from tfdiag.compat import host, keras, keras_copies, tfdata
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph, GraphUnavailable
+from tfdiag.model.changes import Change
 from tfdiag.model.pipeline import Edit
-from tfdiag.model.quantity import Quantity
+from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.trials.apply import copied, edited, why_different
-from tfdiag.trials.lane import Arm
+from tfdiag.trials.lane import Arm, CannotTry
+from tfdiag.trials.model_changes import changed_arm
 
-__all__ = ["CannotTry", "arm_as_it_is", "arm_with"]
+__all__ = ["arm_as_it_is", "arm_with"]
 
 _CACHED_BATCHES = 8
 _AHEAD_BATCHES = 64
@@ -30,23 +31,30 @@ _MEMORY_SHARE = 0.25
 _DIFFERENT_S = 1.0
 
 
-class CannotTry(Exception):
-    """No copy can be made or run; the message says why."""
-
-
 def arm_as_it_is(session: Session, analysis: Analysis) -> Arm:
     """Give the caller's job on a copy of its input."""
-    return _arm(session, analysis, ())
+    return _arm(session, analysis, (), None)
 
 
-def arm_with(session: Session, analysis: Analysis, edits: Sequence[Edit]) -> Arm:
-    """Give the job with changes in its input."""
-    return _arm(session, analysis, edits)
+def arm_with(session: Session, analysis: Analysis, edits: Sequence[Edit], changes: Sequence[Change]) -> Arm:
+    """Give the job with changes in its input, and beside it."""
+    if changes and session.request.train_step is not None:
+        raise CannotTry("the step is the caller's own function, which only the caller can change")
+    rows = [int(change.value or 0) for change in changes if change.kind == "batch_size"]
+    arm = _arm(session, analysis, edits, rows[-1] if rows else None)
+    try:
+        return changed_arm(arm, changes)
+    except CannotTry:
+        arm.close()
+        raise
 
 
-def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit]) -> Arm:
+def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int | None) -> Arm:
     source = session.request.source
     x = source.data.get("x")
+    samples = 1.0
+    if rows is not None:
+        samples = rows / _rows(analysis)
     if source.one_shot or source.exhausts:
         raise CannotTry("the input can be read only once, and the measurement has used it")
     if tfdata.is_distributed(x) or not keras.has_default_strategy(session.request.model):
@@ -56,17 +64,21 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit]) -> Arm:
     if session.request.train_step is None:
         steps = keras.steps_per_execution(session.request.model)
     if keras.is_py_dataset(x):
-        endless = keras.endless(copied(x, edits))
+        if rows is not None:
+            raise CannotTry("a PyDataset makes its own batches")
+        endless = keras_copies.endless(copied(x, edits))
         if endless is None:
             raise CannotTry("a Sequence of tf_keras always comes to an end")
         return Arm(session.request.model, {"x": endless}, steps_per_call=steps)
     if not tfdata.is_dataset(x):
         if edits:
             raise CannotTry(f"a {source.kind} can't be rewritten")
-        return _adapted(session, steps)
+        return _adapted(session, steps, rows, samples)
     try:
         graph = DatasetGraph.of(x, str(session.folder))
         changed = edited(graph, edits)
+        if rows is not None:
+            changed = changed.set_size(_batch(changed, _rows(analysis)), rows)
         if edits:
             why = why_different(graph, changed, edits, session.request.clock, _DIFFERENT_S)
             if why:
@@ -74,19 +86,36 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit]) -> Arm:
         dataset = changed.full_caches(_cached(changed, analysis)).forever().build()
     except (GraphUnavailable, CannotEdit) as error:
         raise CannotTry(str(error)) from error
-    return Arm(session.request.model, {"x": dataset}, steps_per_call=steps)
+    return Arm(session.request.model, {"x": dataset}, steps_per_call=steps, samples=samples)
 
 
-def _adapted(session: Session, steps: int) -> Arm:
+def _rows(analysis: Analysis) -> int:
+    size = analysis.measurements.job.batch_size
+    if isinstance(size, Missing):
+        raise CannotTry(f"the batch size is not known: {size.reason}")
+    return round(size.value)
+
+
+def _batch(graph: DatasetGraph, rows: int) -> int:
+    """Find the stage that makes the batches."""
+    found = [node for node in graph.nodes if "BatchDataset" in node.op and node.size == rows]
+    if not found:
+        raise CannotTry(f"no stage of the pipeline makes batches of {rows}")
+    return found[-1].id
+
+
+def _adapted(session: Session, steps: int, rows: int | None, samples: float) -> Arm:
     """Give the job on what `fit` makes of arrays."""
     request = session.request
     arguments = {**request.source.fresh(), "shuffle": request.fit_kwargs.get("shuffle", True)}
+    if rows is not None:
+        arguments["batch_size"] = rows
     adapted = keras.adapter_dataset(request.model, arguments)
     if adapted is None:
         raise CannotTry("this Keras does not tell how it reads such an input")
     dataset = getattr(adapted, "dataset", adapted)
     close = getattr(adapted, "close", lambda: None)
-    return Arm(request.model, {"x": dataset.repeat()}, steps_per_call=steps, close=close)
+    return Arm(request.model, {"x": dataset.repeat()}, steps_per_call=steps, samples=samples, close=close)
 
 
 def _cached(graph: DatasetGraph, analysis: Analysis) -> int:

@@ -1,8 +1,8 @@
-"""Tries suggestions: each on a copy of the job, by turns with the job as it is, within what is left of the budget.
+"""Tries suggestions: each on a copy of the job, by turns with the job as it is, within the budget's rest.
 
-First the job runs against itself: what differs there is the noise of this machine, now, and nothing within it
-is claimed. Then the suggestions come, those first that promise most for the time that they take; at last those
-that helped, together. Turns are interleaved, only the steady state counts, and a trial ends as soon as more turns
+First the job runs against itself: what differs there is the noise of this machine, now, and nothing within
+it is claimed. Then the suggestions come, those first that promise most; at last those that are several
+changes at once. Turns are interleaved, only the steady state counts, and a trial ends as soon as more turns
 would change nothing.
 """
 
@@ -19,12 +19,11 @@ from tfdiag.analyse.analysis import Analysis
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.session import RESERVE_S, Session
 from tfdiag.model.measurements import Live
-from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Step, Suggestion
 from tfdiag.model.trials import Trial, Trials
-from tfdiag.trials.arms import CannotTry, arm_as_it_is, arm_with
-from tfdiag.trials.lane import Lane, LaneFailed
+from tfdiag.trials.arms import arm_as_it_is, arm_with
+from tfdiag.trials.lane import Arm, CannotTry, Lane, LaneFailed
 from tfdiag.trials.rounds import Gain, Noise, decided, gain_of, noise_of, pairs_needed, verdict_of
 
 __all__ = ["try_suggestions"]
@@ -37,10 +36,9 @@ _TURN_MOST_S = 1.2
 _SETTLE_TURNS = 4
 """Turns' worth of time at the start of a job in which tuning and buffers settle."""
 _NULL_PAIRS = 4
+_PAIRS_LEAST = 3
 _PAIRS_MOST = 14
 _NULL_SHARE = 0.25
-_TRIAL_SHARE = 0.5
-"""Of what is left, for one suggestion."""
 _MOST = 5
 """Suggestions that are tried alone."""
 _WORTH = 1.02
@@ -58,7 +56,7 @@ def try_suggestions(
     make_callback: Callable[[Recorder], Any],
 ) -> Trials:
     """Try what can be tried; whatever goes wrong with a trial, the diagnosis goes on."""
-    if not any(one.edits for one in suggestions):
+    if not any(one.edits or one.changes for one in suggestions):
         return Trials(missing="nothing of what is suggested can be made in a copy")
     if isinstance(analysis.step, Missing) or isinstance(analysis.measurements.live, Missing):
         return Trials(missing="the job as it is was not measured")
@@ -101,8 +99,10 @@ class _Conductor:
             return self.result()
         single = _ranked(suggestions)
         together = [one for one in suggestions if one.edits and one.id.endswith("/together")]
+        waiting = [*single[:_MOST], *together]
         for one in single[:_MOST]:
-            self._try(one, one.edits)
+            self._try(one, len(waiting))
+            waiting.remove(one)
         self.trials.extend(_untried(one, _NO_TIME) for one in single[_MOST:])
         for one in together:
             self._try_together(one)
@@ -130,12 +130,12 @@ class _Conductor:
         other = self._lane(arm_as_it_is(self.session, self.analysis))
         before, after = self._by_turns(self.original, other, until, lambda a, _: len(a) >= _NULL_PAIRS)
         self._drop(other)
-        if len(before) < 2:
+        if len(before) < _PAIRS_LEAST:
             raise CannotTry(_NO_TIME)
         self.noise = noise_of(before, after)
 
-    def _try(self, one: Suggestion, edits: Sequence[Edit]) -> Gain | None:
-        """Try one suggestion, and write down what came of it."""
+    def _try(self, one: Suggestion, waiting: int = 1) -> Gain | None:
+        """Try one suggestion of those that wait, and write down what came of it."""
         begin = self._clock()
         left = self._end - begin
         turns = 2 * 3 * self._turn_s
@@ -148,12 +148,12 @@ class _Conductor:
         before: list[float] = []
         after: list[float] = []
         try:
-            lane = self._lane(arm_with(self.session, self.analysis, edits))
+            lane = self._lane(arm_with(self.session, self.analysis, one.edits, one.changes))
             assert self.original is not None
             before, after = self._by_turns(
                 self.original,
                 lane,
-                begin + max(turns, _TRIAL_SHARE * left),
+                begin + max(turns, left / waiting),
                 lambda a, b: decided(gain_of(a, b, noise), noise),
             )
         except (CannotTry, LaneFailed) as error:
@@ -176,7 +176,7 @@ class _Conductor:
             key=lambda t: t.measured.value if isinstance(t.measured, Quantity) else 0.0,
             default=None,
         )
-        gain = self._try(one, one.edits)
+        gain = self._try(one)
         if gain is None or best is None or not isinstance(best.measured, Quantity):
             return
         found = self.trials[-1]
@@ -189,7 +189,14 @@ class _Conductor:
         if adds < 1 + self.noise.share:
             status, reason = "refuted", f"together they give no more than {best.suggestion} alone"
         self.trials[-1] = Trial(
-            found.suggestion, status, found.measured, reason, found.before_s, found.after_s, found.took_s, on_top
+            found.suggestion,
+            status,
+            found.measured,
+            reason,
+            found.before_s,
+            found.after_s,
+            found.took_s,
+            on_top,
         )
 
     def _judged(
@@ -207,8 +214,8 @@ class _Conductor:
             count=gain.pairs,
         )
         reason = ""
-        if status == "":
-            status, reason = "untried", _hidden(gain, self.noise, self._turn_s)
+        if status == "untried":
+            reason = _hidden(gain, self.noise, self._turn_s)
         elif status == "refuted":
             reason = f"measured {gain.value:.2f}x ({gain.low:.2f} to {gain.high:.2f})"
         elif isinstance(one.predicted, Quantity):
@@ -229,7 +236,8 @@ class _Conductor:
             one, two = self._turn(first), self._turn(second)
             before.append(one if first is a else two)
             after.append(two if first is a else one)
-            if enough(before, after) or self._clock() + 2 * self._turn_s >= until:
+            late = self._clock() + 2 * self._turn_s >= (until if len(before) >= _PAIRS_LEAST else self._end)
+            if enough(before, after) or late:
                 return before, after
         return before, after
 
@@ -244,10 +252,9 @@ class _Conductor:
         """Give the mean step of one turn, with what lies between steps in the caller's own loop."""
         turn = lane.turn(self._turn_s, self._hard_end)
         call = float(np.mean(turn.periods_s)) if turn.periods_s else math.nan
-        step = call / lane.arm.steps_per_call + self._beside_s
-        return step / lane.arm.samples
+        return (call / lane.arm.steps_per_call + self._beside_s(lane.arm)) / lane.arm.samples
 
-    def _lane(self, arm: Any) -> Lane:
+    def _lane(self, arm: Arm) -> Lane:
         lane = Lane(self.session, arm, self.make_callback)
         self.lanes.append(lane)
         return lane
@@ -278,13 +285,18 @@ class _Conductor:
         wanted = _TURN_STEPS * step.median.value * live.steps_per_call
         return min(_TURN_MOST_S, max(_TURN_LEAST_S, wanted))
 
-    @property
-    def _beside_s(self) -> float:
+    def _beside_s(self, arm: Arm) -> float:
         """What a step of the caller's bears that no copy does: callbacks, validation, ends of epochs."""
-        step = self.analysis.step
+        step, live = self.analysis.step, self.analysis.measurements.live
         assert isinstance(step, Step)
-        items = sum(item.per_step.value for item in step.host_items if item.name != "loop")
-        return items + self.analysis.between_epochs()[1]
+        assert isinstance(live, Live)
+        often = live.steps_per_call / arm.steps_per_call
+        items = (
+            item.per_step.value * (often if "on_train_batch" in item.name else 1.0)
+            for item in step.host_items
+            if item.name != "loop"
+        )
+        return sum(items) + self.analysis.between_epochs()[1]
 
 
 def _pairs(a: Lane, b: Lane) -> Iterator[tuple[Lane, Lane]]:
@@ -294,10 +306,11 @@ def _pairs(a: Lane, b: Lane) -> Iterator[tuple[Lane, Lane]]:
 
 def _ranked(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """Give what can be tried, the most promising first; the same change is tried once."""
-    found: dict[tuple[Edit, ...], Suggestion] = {}
+    found: dict[tuple[Any, ...], Suggestion] = {}
     for one in sorted(suggestions, key=lambda each: -_promise(each)):
-        if one.edits and not one.id.endswith("/together") and _promise(one) >= _WORTH:
-            found.setdefault(one.edits, one)
+        able = one.edits or one.changes
+        if able and not one.id.endswith("/together") and _promise(one) >= _WORTH:
+            found.setdefault((one.edits, one.changes), one)
     return list(found.values())
 
 

@@ -14,15 +14,20 @@ from tfdiag.collect.causes import root_cause
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.session import Session
 from tfdiag.collect.worker import Worker
+from tfdiag.compat import keras_copies
 from tfdiag.trials.gate import Gate, Turn
 
-__all__ = ["Arm", "Lane", "LaneFailed"]
+__all__ = ["Arm", "CannotTry", "Lane", "LaneFailed"]
 
 _EPOCHS = 1_000_000
 _KEPT = ("class_weight", "shuffle")
 """Arguments of the caller's `fit` that belong to its steps; what is for epochs and callbacks is left out."""
 _END_S = 3.0
 """How long a job may take to come to its end."""
+
+
+class CannotTry(Exception):
+    """No copy can be made or run; the message says why."""
 
 
 class LaneFailed(Exception):
@@ -131,9 +136,10 @@ class Lane:
         if self._session.request.train_step is not None:
             return {}  # a loop of the caller's own has nothing that could be swapped
         model = self.arm.model
-        before = {name: getattr(model, name, None) for name in self.arm.settings}
-        for name, value in self.arm.settings.items():
-            setattr(model, name, value)
+        # A job that came to its end left the wish to stop in the model, which is not meant for this one.
+        settings = {**self.arm.settings, "stop_training": False}
+        before = {name: getattr(model, name, None) for name in settings}
+        keras_copies.put_settings(model, settings)
         before["train_function"] = getattr(model, "train_function", None)
         if self._begun or self.arm.settings:
             model.train_function = self._function
@@ -144,8 +150,7 @@ class Lane:
             return
         model = self.arm.model
         self._function = getattr(model, "train_function", None)
-        for name, value in before.items():
-            setattr(model, name, value)
+        keras_copies.put_settings(model, before)
 
     def _run(self) -> None:
         try:

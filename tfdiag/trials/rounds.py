@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,7 @@ __all__ = ["Gain", "Noise", "decided", "gain_of", "noise_of", "pairs_needed", "v
 _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 _Z95 = 1.96
 _PAIRS_LEAST = 4
+_NOISE_LEAST = 0.01
 _PRECISE = 0.025
 """Half of an interval that is narrow enough, as a share of the gain."""
 _WORTH = 1.05
@@ -63,8 +65,8 @@ def gain_of(a: Sequence[float], b: Sequence[float], noise: Noise | None = None) 
 def noise_of(a: Sequence[float], b: Sequence[float]) -> Noise:
     """Give the noise that a job shows against itself."""
     gain = gain_of(a, b)
-    half = _t95(max(1, gain.pairs - 1)) * gain.spread / math.sqrt(max(1, gain.pairs))
-    return Noise(max(0.01, min(abs(math.log(gain.value)) + half / 2, 1.0)), gain.pairs)
+    error = gain.spread / math.sqrt(gain.pairs) if math.isfinite(gain.spread) else 1.0
+    return Noise(max(_NOISE_LEAST, min(abs(math.log(gain.value)) + error, 1.0)), gain.pairs)
 
 
 def decided(gain: Gain, noise: Noise) -> bool:
@@ -75,16 +77,16 @@ def decided(gain: Gain, noise: Noise) -> bool:
     return half <= max(_PRECISE, noise.share)
 
 
-def verdict_of(gain: Gain, noise: Noise, promised: float) -> str:
-    """Say `confirmed`, `refuted`, or nothing where the noise hides it; `promised` is the least that was."""
+def verdict_of(gain: Gain, noise: Noise, promised: float) -> Literal["confirmed", "refuted", "untried"]:
+    """Say what it is, `untried` where the noise hides it; `promised` is the least that was."""
     least = 1 + noise.share
     if gain.pairs < _PAIRS_LEAST - 1:
-        return ""
+        return "untried"
     if gain.low > least:
         return "confirmed"
     if gain.high <= _WORTH or (gain.value <= least and gain.high < promised):
         return "refuted"
-    return ""
+    return "untried"
 
 
 def pairs_needed(gain: Gain, noise: Noise) -> int:

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tests.unit.fakes import FakeClock
-from tfdiag.trials.gate import Gate, batches_ahead
 from tfdiag.compat.tfdata import ModelReader
+from tfdiag.trials.gate import Gate, batches_ahead
 
 STEP_S = 0.01
 PATIENCE_S = 10.0

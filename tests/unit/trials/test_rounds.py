@@ -47,7 +47,7 @@ def test_one_pair_has_no_interval():
     """A single pair tells a value, and nothing of its spread."""
     gain = gain_of([2.0], [1.0])
     assert (gain.value, gain.low, gain.high) == (pytest.approx(2.0), 0.0, math.inf)
-    assert verdict_of(gain, QUIET, 1.5) == ""
+    assert verdict_of(gain, QUIET, 1.5) == "untried"
     assert not decided(gain, QUIET)
 
 
@@ -67,11 +67,11 @@ def gain(value: float, low: float, high: float, pairs: int = 6, spread: float = 
     [
         (gain(1.50, 1.44, 1.56), 1.3, "confirmed"),
         (gain(1.07, 1.011, 1.13), 1.3, "confirmed"),
-        (gain(1.07, 1.009, 1.13), 1.3, ""),  # its lower end lies within the noise of 1 %
+        (gain(1.07, 1.009, 1.13), 1.3, "untried"),  # its lower end lies within the noise of 1 %
         (gain(0.99, 0.94, 1.049), 1.3, "refuted"),
         (gain(1.00, 0.90, 1.11), 1.3, "refuted"),  # no gain, and the promise is out of reach
-        (gain(1.00, 0.70, 1.42), 1.3, ""),  # the promise may still be true
-        (gain(1.30, 0.90, 1.88), 1.3, ""),
+        (gain(1.00, 0.70, 1.42), 1.3, "untried"),  # the promise may still be true
+        (gain(1.30, 0.90, 1.88), 1.3, "untried"),
     ],
 )
 def test_verdicts(found: Gain, promised: float, verdict: str):
@@ -81,7 +81,7 @@ def test_verdicts(found: Gain, promised: float, verdict: str):
 
 def test_a_noisy_machine_confirms_less():
     """The same gain on a machine whose jobs differ by a tenth from themselves."""
-    assert verdict_of(gain(1.09, 1.05, 1.13), Noise(0.1, 4), 1.05) == ""
+    assert verdict_of(gain(1.09, 1.05, 1.13), Noise(0.1, 4), 1.05) == "untried"
 
 
 def test_turns_go_on_until_the_interval_is_narrow():

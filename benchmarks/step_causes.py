@@ -1,0 +1,124 @@
+"""Find the planted cause beside the input (Python, callbacks, compilation, metrics, precision) on top.
+
+    python -m benchmarks.step_causes [--budget SECONDS] [--only PART]
+
+A job is right when its planted cause is the most costly finding, a healthy one when nothing is found but that
+it computes. Where the cost of the cause is known, the finding's cost is held against it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import pkgutil
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+import benchmarks.step_jobs
+import tfdiag
+from benchmarks.stats import Goal, kept
+from benchmarks.step_jobs.form import StepJob
+from tfdiag.model.report import Step
+
+COST_WITHIN = 0.10
+HARMLESS = {"compute-bound"}
+"""What is said of a job that has nothing to mend."""
+
+
+def jobs() -> Iterator[StepJob]:
+    """Give all jobs, of all files."""
+    for info in pkgutil.iter_modules(benchmarks.step_jobs.__path__):
+        module = importlib.import_module(f"benchmarks.step_jobs.{info.name}")
+        for value in vars(module).values():
+            if isinstance(value, StepJob):
+                yield value
+            elif isinstance(value, (list, tuple)):
+                yield from (each for each in value if isinstance(each, StepJob))
+
+
+def one(job: StepJob, budget: float | None) -> dict[str, Any]:
+    """Diagnose a job, and hold the report against what is known."""
+    row: dict[str, Any] = {"name": job.name, "expected": job.expected, "right": False}
+    begin = time.perf_counter()
+    try:
+        model, dataset, options = job.make()
+        found = tfdiag.diagnose(
+            model, dataset, **{"budget": budget or job.budget_s, "verify": False, **options}
+        )
+    except Exception as error:  # noqa: BLE001  # whatever it is, this job is wrong and the others go on
+        return {**row, "error": f"{type(error).__name__}: {error}"[:500]}
+    findings = [finding for finding in found.findings if finding.check not in HARMLESS]
+    row["findings"] = {finding.check: finding.cost.value for finding in findings}
+    row["verdict"] = found.verdict.code
+    row["right"] = (
+        findings[0].check == job.expected if findings and job.expected else not (findings or job.expected)
+    )
+    row["took_s"] = time.perf_counter() - begin
+    mine = next((finding for finding in findings if finding.check == job.expected), None)
+    if mine is not None and job.cost_s and isinstance(found.step, Step):
+        row["cost_s"], row["reported_s"] = job.cost_s, mine.cost.value * found.step.mean_s
+        row["cost_error"] = row["reported_s"] / job.cost_s - 1
+    return row
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print what was planted and what was found."""
+    print(f"{'ok  ' if row['right'] else 'OFF '}{row['name']}: {row['expected'] or 'healthy'}")
+    if "error" in row:
+        print(f"      raised {row['error']}", flush=True)
+        return
+    found = ", ".join(f"{check}:{cost:.2f}" for check, cost in row["findings"].items()) or "nothing"
+    cost = ""
+    if "cost_s" in row:
+        known, seen = row["cost_s"] * 1e3, row["reported_s"] * 1e3
+        cost = f"; cost known {known:.3f} ms, reported {seen:.3f} ms ({row['cost_error']:+.0%})"
+    print(f"      {row['verdict']}; found {found}{cost}; {row['took_s']:.1f} s", flush=True)
+
+
+def goals_of(rows: list[dict[str, Any]]) -> list[Goal]:
+    """Sum up."""
+    planted = [row for row in rows if row["expected"]]
+    healthy = [row for row in rows if not row["expected"]]
+    near = [abs(row["cost_error"]) <= COST_WITHIN for row in planted if "cost_error" in row]
+    goals = []
+    if planted:
+        share = sum(row["right"] for row in planted) / len(planted)
+        goals += [
+            Goal("jobs with a planted cause", len(planted), 25, above=True),
+            Goal("share of the planted causes on top", share, 0.95, above=True),
+        ]
+    if healthy:
+        goals += [
+            Goal("healthy jobs that look suspicious", len(healthy), 8, above=True),
+            Goal("healthy jobs with a finding", sum(not row["right"] for row in healthy), 0),
+        ]
+    if near:
+        name = "share of the known costs that are reported within 10 %"
+        goals.append(Goal(name, sum(near) / len(near), 0.9, above=True))
+    return goals
+
+
+def main() -> None:
+    """Run all jobs, or some."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--budget", type=float, default=None, help="instead of each job's own")
+    parser.add_argument("--only", default="")
+    chosen = parser.parse_args()
+    keras.utils.set_random_seed(0)
+    rows = []
+    for job in jobs():
+        if chosen.only in job.name or chosen.only == job.expected:
+            rows.append(one(job, chosen.budget))
+            show(rows[-1])
+            keras.backend.clear_session()
+            gc.collect()
+    sys.exit(not kept("step_causes", goals_of(rows), rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Changes of a job beside its input, made where they can be taken back: in settings, or in a clone.
+
+What the train function is made from is read while it is traced, in a lane's first turn. So a setting stands
+in the caller's model while it is the lane's turn, and is taken out with it; what can't be taken back (a
+policy, an optimizer) is done to a clone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfdiag.compat import host, keras_copies, tensorflow
+from tfdiag.model.changes import Change
+from tfdiag.trials.lane import Arm, CannotTry
+
+__all__ = ["changed_arm"]
+
+_COPIES = 4
+"""Of the weights, in a clone that trains: values, gradients, and two slots of the optimizer."""
+_MEMORY_SHARE = 0.25
+_NO_CALLBACKS = (
+    "callbacks may have effects outside of the job, so none is run in a trial: its time was measured in fit"
+)
+
+
+def changed_arm(arm: Arm, changes: Sequence[Change]) -> Arm:
+    """Give the job with these changes; what is changed in its input was done before."""
+    for change in changes:
+        match change.kind:
+            case "steps_per_execution":
+                arm.settings |= keras_copies.steps_per_execution_setting(arm.model, int(change.value or 1))
+                arm.steps_per_call = int(change.value or 1)
+            case "run_eagerly":
+                if tensorflow.functions_run_eagerly():
+                    raise CannotTry("tf.config.run_functions_eagerly(True) is a setting of the whole process")
+                arm.settings["run_eagerly"] = bool(change.value)
+            case "jit_compile":
+                arm.settings["jit_compile"] = bool(change.value)
+            case "without_metrics":
+                arm.settings |= _without_metrics(arm.model, change.target)
+            case "policy" | "optimizer":
+                arm.model = _clone(arm.model, change)
+            case "without_callback":
+                raise CannotTry(_NO_CALLBACKS)
+            case "batch_size":
+                pass  # a change of the input
+    return arm
+
+
+def _without_metrics(model: Any, target: str) -> dict[str, Any]:
+    settings = keras_copies.without_metrics_setting(model, target)
+    if settings is None:
+        raise CannotTry("this Keras does not tell how it keeps its metrics")
+    return settings
+
+
+def _clone(model: Any, change: Change) -> Any:
+    need = _COPIES * keras_copies.weight_bytes(model)
+    if need > _MEMORY_SHARE * host.free_memory_bytes():
+        raise CannotTry(f"a clone of the model would take about {need / 2**20:,.0f} MiB while it trains")
+    made = keras_copies.clone(
+        model,
+        policy=str(change.value) if change.kind == "policy" else "",
+        optimizer=str(change.value) if change.kind == "optimizer" else "",
+    )
+    if isinstance(made, str):
+        raise CannotTry(made)
+    return made
