@@ -30,6 +30,7 @@ from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
@@ -44,6 +45,7 @@ def collect(request: Request, make_callback: Callable[[Recorder], Any]) -> Measu
     folder = Path(tempfile.mkdtemp(prefix="tfdiag-"))
     session = Session(request, folder)
     session.has_device = any(device.kind != "CPU" for device in environment.devices)
+    session.device = next((each.name for each in environment.devices if each.kind == "GPU"), "")
     request.source.cache_folder = str(folder)
     # Warning filters belong to the whole process, so this thread changes them: it always comes back.
     with keras.quiet():
@@ -115,6 +117,7 @@ def _measured(
     replayed: Replay | Missing = Missing("the budget was used up by the job itself")
     device: DeviceTrace | Missing = Missing("the budget was used up by the job itself")
     placement: Placement | Missing = Missing("the budget was used up before ops were placed")
+    estimates: DeviceEstimates | Missing = Missing("the budget was used up by the job itself")
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -128,6 +131,7 @@ def _measured(
                     device = phases.trace_batch(session, worker, batch)
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
+                estimates = phases.estimate_device(session, worker, job, batch, live, device)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -162,6 +166,8 @@ def _measured(
         device=device,
         gpu=gpus.telemetry(),
         placement=placement,
+        machine=sampler.telemetry(),
+        estimates=estimates,
     )
 
 

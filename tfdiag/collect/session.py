@@ -59,6 +59,8 @@ class Session:
         self.stamps: Stamps | None = None
         self.element_spec: Any = None
         self.has_device = False
+        self.device = ""
+        """The first accelerator, as TensorFlow calls it; empty where there is none."""
         self.stopping = False
         """The live run has seen enough."""
         self.stopped_hard = False

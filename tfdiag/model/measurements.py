@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
+from tfdiag.model.host import HostTelemetry
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
@@ -275,3 +277,5 @@ class Measurements:
     device: DeviceTrace | Missing = Missing("the device was not traced")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Placement | Missing = Missing("op placement is not read yet")
+    machine: HostTelemetry | Missing = Missing("the host was not watched that closely")
+    estimates: DeviceEstimates | Missing = Missing("nothing had to stand in for a trace")
