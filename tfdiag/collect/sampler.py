@@ -98,7 +98,7 @@ class HostSampler:
             core_at_s=tuple(at for at, _ in cores),
             cores=tuple(
                 Series(
-                    tuple(round(row.get(number, math.nan) - cores[0][1][number], 3) for _, row in cores),
+                    tuple(_rounded(row.get(number, math.nan) - cores[0][1][number]) for _, row in cores),
                     "s",
                     "/proc/stat",
                 )
@@ -168,7 +168,12 @@ class HostSampler:
             first = next(value for value in values if not math.isnan(value))
             values = [value - first for value in values]
         unit, source = _UNITS[name]
-        return Series(tuple(round(value, 6) for value in values), unit, source)
+        return Series(tuple(map(_rounded, values)), unit, source)
+
+
+def _rounded(value: float) -> float:
+    """Give a number that a report is not full of, or the one nan that equals itself when it comes back."""
+    return round(value, 6) if math.isfinite(value) else math.nan
 
 
 def _others(
