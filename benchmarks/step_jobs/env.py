@@ -163,6 +163,15 @@ def _data_of(width: int) -> Any:
     return tf.data.Dataset.from_tensors(_arrays(256, width)).repeat(100_000)
 
 
+def more_threads_than_cores() -> tuple[Any, Any, dict[str, Any]]:
+    """Tell TensorFlow to use 64 threads a pool: only in a process where it has not computed yet."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(64)
+    tf.config.threading.set_inter_op_parallelism_threads(64)
+    return all_cores_for_one()
+
+
 def all_cores_for_one() -> tuple[Any, Any, dict[str, Any]]:
     """Keep all cores busy with step and input of one job: many threads, each with work of its own."""
     import tensorflow as tf
@@ -178,6 +187,7 @@ JOBS = (
     StepJob("bounded buffer that is filled", bounded_buffer, ""),
     # Those with other jobs come last: the others go on for a while.
     StepJob("all cores for one job", all_cores_for_one, ""),
+    StepJob("more threads than cores", more_threads_than_cores, "oversubscribed-threads"),
     StepJob("another job on the same cores", another_job, "oversubscribed-threads"),
     StepJob("two other jobs on the same cores", two_other_jobs, "oversubscribed-threads"),
 )

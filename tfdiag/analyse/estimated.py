@@ -14,6 +14,9 @@ from tfdiag.stats import Estimate
 __all__ = ["CopyCost", "copy_cost", "estimated"]
 
 _FEW = 3
+_QUICK = (0.1, 0.25, 0.5)
+_CALL_S = 0.2e-3
+"""What a call and the waking up after it may take; what a copy takes beyond that is its own."""
 _BACK = Missing("copies to the host are not told from dispatch without a trace")
 
 
@@ -48,7 +51,7 @@ def copy_cost(estimates: DeviceEstimates) -> CopyCost | Missing:
     # Noise of both medians on the part that grows; and at most all that the calls took.
     spread = (whole.high - whole.low + quarter.high - quarter.low) / 2
     spread *= size / more if more > 0 else 0.0
-    value = growing + count * latency
+    value = growing + count * max(0.0, latency - _CALL_S)
     return CopyCost(
         Estimate(value, max(0.0, growing - spread), growing + count * fixed + spread, whole.count),
         growing,
@@ -107,13 +110,19 @@ def _copies(cost: CopyCost, batches: int, whole: float) -> Quantity:
     return Quantity(value, "s", min(low, value), max(high, value), "estimated", source, cost.batch.count)
 
 
+def _undisturbed(series: tuple[float, ...]) -> Estimate:
+    """Give a quick call: what others do on the machine makes calls longer and never shorter."""
+    low, value, high = (float(each) for each in np.quantile(series, _QUICK))
+    return Estimate(value, low, high, len(series))
+
+
 def _growth(estimates: DeviceEstimates) -> Estimate | Missing:
     """Give what a call takes longer with each row twice."""
     if estimates.twice_missing:
         return Missing(estimates.twice_missing)
     if min(len(estimates.once_s), len(estimates.twice_s)) < _FEW:
         return Missing("a batch of twice the size was called fewer than three times")
-    once, twice = (stats.median(np.asarray(series)) for series in (estimates.once_s, estimates.twice_s))
+    once, twice = (_undisturbed(series) for series in (estimates.once_s, estimates.twice_s))
     return Estimate(
         max(0.0, twice.value - once.value),
         max(0.0, twice.low - once.high),

@@ -14,11 +14,9 @@ from tfdiag.stats import Estimate
 
 __all__ = ["Growth", "growth_of"]
 
-_BLOCKS = 6
-_LEAST = 2 * _BLOCKS
-"""Samples: two for each block."""
-_STUDENT = 2.571
-"""For the five differences between six blocks, at 95 %."""
+_STUDENT = {6: 2.776, 4: 4.303}
+"""For the differences between so many blocks, at 95 %: as many blocks as have two samples each."""
+_LEAST = 2 * min(_STUDENT)
 _SETTLES = 0.6
 """A growth of which the second half is less than this of the first one goes to an end."""
 
@@ -60,18 +58,19 @@ def growth_of(facts: HostFacts, live: Live) -> Growth | Missing:
         return Missing(
             f"the steady part of the live run has {len(values)} samples of memory, it takes {_LEAST}"
         )
+    blocks = max(count for count in _STUDENT if 2 * count <= len(values))
     middles = [
         (float(np.median(part_at)), float(np.median(part)))
-        for part_at, part in zip(np.array_split(at, _BLOCKS), np.array_split(values, _BLOCKS), strict=True)
+        for part_at, part in zip(np.array_split(at, blocks), np.array_split(values, blocks), strict=True)
     ]
     moments, levels = (np.array(column) for column in zip(*middles, strict=True))
     steps = np.interp(moments, live.start_s, np.arange(len(live.start_s))) * live.steps_per_call
     made = np.diff(steps)
     if np.min(made) < 1:
-        return Missing(f"some of its {_BLOCKS} parts have no step")
+        return Missing(f"some of its {blocks} parts have no step")
     slopes = np.diff(levels) / made
     mean = float(levels[-1] - levels[0]) / float(steps[-1] - steps[0])
-    half = _STUDENT * float(np.std(slopes, ddof=1)) / math.sqrt(len(slopes))
+    half = _STUDENT[blocks] * float(np.std(slopes, ddof=1)) / math.sqrt(len(slopes))
     middle = len(levels) // 2
     early = (levels[middle - 1] - levels[0]) / (steps[middle - 1] - steps[0])
     late = (levels[-1] - levels[middle]) / (steps[-1] - steps[middle])

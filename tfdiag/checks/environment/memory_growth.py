@@ -1,9 +1,10 @@
 """The memory of the process grows with every step, and will be full.
 
 What it measures
-    The resident memory of the process without pages of files, over the steady part of the live run. It is
-    cut into six parts, and their medians are compared: it fires when the slope between them is above zero
-    with its whole interval, does not become slower in the second half, and leads to full memory within a day.
+    The resident memory of the process without pages of files, over the steps of the steady part of the live
+    run. It is cut into six parts (four where samples are few), and their medians are compared: it fires when
+    the rise with each step is above zero with its whole interval, does not become less in the second half,
+    and leads to full memory within a day.
     What fills up and then stays is no growth: while a cache is being filled nothing is said (a shuffle fills
     its buffer before the first step). Free is what the machine has left, or its container.
 Why it matters

@@ -4,8 +4,9 @@ What it measures
     In the steady part of the live run: how many threads of the machine ran or wanted to at a time, how busy
     the cores were, and what they were busy with. Processor time counts as lost that other processes with
     TensorFlow took while no core was left; and, where TensorFlow was told to use more threads than the job
-    has cores, the time that the job spent in the kernel, with switching and waking threads. It fires from 5 %
-    of the cores' time on, if at least half as many threads again as there are cores want to run.
+    has cores, the time that the job spent in the kernel, with switching and waking threads: it loses more
+    than that, in locks and caches, but nothing tells how much. It fires from 5 % of the cores' time on, if at
+    least half as many threads again as there are cores want to run.
 Why it matters
     Two jobs on the same cores each take as long as both together. Threads beyond the cores do no more work:
     they take turns, wait for locks that a sleeping thread holds, and empty each other's caches.
@@ -52,10 +53,11 @@ def run(analysis: Analysis) -> Iterator[Result]:
     queue = hosts.told(host.mean("runnable"), "how many threads want to run")
     busy = hosts.told(host.rate("machine_busy"), "how busy the cores were")
     own = hosts.told(host.own_cores, "the processor time of the job")
-    if queue.value < _QUEUE * cores or busy.value < _FULL * environment.cores:
+    if queue.value < _QUEUE * cores:
         return
+    full = busy.value >= _FULL * environment.cores
     # What was seen of single processes is of the whole diagnosis; there can't have been more than this.
-    taken = min(sum(each.cores for each in others), max(0.0, busy.value - own.value))
+    taken = min(sum(each.cores for each in others), max(0.0, busy.value - own.value)) if full else 0.0
     kernel = 0.0
     if told > cores:
         kernel = hosts.told(host.rate("system_cpu"), "the time in the kernel").value
@@ -81,8 +83,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
         Evidence(
             "cores that were busy",
             busy,
-            Quantity(_FULL * environment.cores, "cores", origin="given"),
-            "above",
+            Quantity(_FULL * environment.cores, "cores", origin="given") if full else None,
+            "above" if full else "",
         ),
         Evidence("of these, with this job", own),
         *_others(others),

@@ -97,14 +97,20 @@ def test_resident_memory_stands_in():
 
 def test_a_short_run_without_a_rise_is_no_question():
     """Few samples, and nothing in them."""
-    assert list(CHECK.run(analysed(**JOB, **host(count=20)))) == []
+    assert list(CHECK.run(analysed(**JOB, **host(count=17)))) == []
+
+
+@pytest.mark.parametrize("count", [21, 25])
+def test_few_samples_are_enough_for_a_steady_leak(count: int):
+    """Eight of them make four parts, twelve make six."""
+    assert only(CHECK, **memory(lambda at: 100 * at, count=count)).finding.severity == "critical"
 
 
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
         (JOB, "not watched"),
-        ({**JOB, **host(count=20, rss=lambda at: 1e9 + 100 * MB * at)}, "it takes 12"),
+        ({**JOB, **host(count=17, rss=lambda at: 1e9 + 100 * MB * at)}, "it takes 8"),
         (memory(lambda at: 100 * at, Missing("no meminfo")), "no meminfo"),
     ],
 )

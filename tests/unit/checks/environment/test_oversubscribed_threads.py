@@ -64,6 +64,11 @@ def test_idle_cores_are_taken_from_nobody(busy: float, fires: bool):
     assert bool(results(CHECK, **beside(2.0, own=1.5, machine_busy=busy))) is fires
 
 
+def test_threads_of_ones_own_leave_cores_idle():
+    """They wait for each other: what they cost is seen without a full machine."""
+    assert value(only(CHECK, **told(64, 0.8, machine_busy=2.9)), "cores that were busy") == pytest.approx(2.9)
+
+
 def test_other_processes_are_another_matter():
     """Without TensorFlow in it, another process is no thread too many of a training."""
     assert results(CHECK, **beside(2.0, tensorflow=False)) == []
