@@ -465,7 +465,7 @@ def train(probe: Any, job: Job, seconds: float) -> None:
         model.train_function = function
 
 
-def run(probe: Any, name: str, seconds: float, budget: float) -> dict[str, Any]:
+def run(probe: Any, name: str, seconds: float, budget: float, trace: bool = True) -> dict[str, Any]:
     """Train, diagnose and train again; give what the report says."""
     import tfdiag
 
@@ -484,6 +484,7 @@ def run(probe: Any, name: str, seconds: float, budget: float) -> dict[str, Any]:
         train_step=job.train_step,
         budget=budget,
         verify=False,
+        trace=trace,
         progress=probe.mark,
     )
     others.append(load.of_others())
@@ -498,6 +499,6 @@ def run(probe: Any, name: str, seconds: float, budget: float) -> dict[str, Any]:
         "steps_per_call": steps_per_call,
         "others": others,
         "report": report.to_dict(),
-        "trace": str(report.measurements.device)[:3000],
+        "trace": f"{str(report.measurements.device)[:3000]}\n{report.measurements.estimates}",
         "text": str(report),
     }

@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 
 from tfdiag.analyse.analysis import Analysis, analyse
+from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
+from tfdiag.model.host import HostTelemetry
 from tfdiag.model.measurements import (
     BoundaryEvent,
     CallbackTime,
     Device,
     Environment,
+    HostSample,
     InputAlone,
     Job,
     Live,
@@ -109,6 +112,11 @@ class Synthetic:
     accelerator: bool = False
     pipeline: Pipeline | Missing = Missing("the input is no tf.data pipeline")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
+    host: tuple[HostSample, ...] = ()
+    machine: HostTelemetry | Missing = Missing("the host was not watched")
+    estimates: DeviceEstimates | Missing = Missing("nothing had to stand in for a trace")
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `Environment` that differ."""
     placement: Placement | Missing | None = None
     """Where ops run; None puts all of them where they belong."""
     job: Mapping[str, Any] = field(default_factory=dict)
@@ -128,6 +136,9 @@ class Synthetic:
             overhead=Overhead(1.0),
             gpu=self.gpu,
             placement=self._placement(),
+            host=self.host,
+            machine=self.machine,
+            estimates=self.estimates,
         )
 
     @property
@@ -149,17 +160,18 @@ class Synthetic:
 
     def _environment(self) -> Environment:
         devices = [Device("/CPU:0", "CPU"), *([Device("/GPU:0", "GPU")] if self.accelerator else [])]
-        return Environment(
-            tfdiag="0",
-            python="3.12.0",
-            platform="Linux",
-            tensorflow="2.21.0",
-            keras="3.15.0",
-            cores=self.cores,
-            memory_bytes=2**33,
-            devices=tuple(devices),
-            cpu_quota=Missing("no quota") if self.quota is None else Quantity(self.quota, "cores"),
-        )
+        known: dict[str, Any] = {
+            "tfdiag": "0",
+            "python": "3.12.0",
+            "platform": "Linux",
+            "tensorflow": "2.21.0",
+            "keras": "3.15.0",
+            "cores": self.cores,
+            "memory_bytes": 2**33,
+            "devices": tuple(devices),
+            "cpu_quota": Missing("no quota") if self.quota is None else Quantity(self.quota, "cores"),
+        }
+        return Environment(**{**known, **self.environment})
 
     def _placement(self) -> Placement | Missing:
         if self.placement is not None:

@@ -68,9 +68,12 @@ def diagnosed(
     }
 
 
-def truth_of(run: Run, batch_bytes: int) -> dict[str, float]:
-    """What a step of the live run consisted of, by the log: seconds."""
-    ends = ("tracing the device", "reading the input without the model")
+def truth_of(
+    run: Run,
+    batch_bytes: int,
+    ends: tuple[str, ...] = ("tracing the device", "reading the input without the model"),
+) -> dict[str, float]:
+    """What a step of the live run consisted of, by the log: seconds. It ended with the first of these marks."""
     live = run.truth.between("running the job as it is", min(ends, key=run.truth.moment))
     copies = live.of("h2d")
     begins = copies.t0[copies.bytes == batch_bytes]

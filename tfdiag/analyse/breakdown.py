@@ -9,8 +9,10 @@ import numpy as np
 
 from tfdiag import stats
 from tfdiag.analyse.device import Call, reconciled, traced_call
+from tfdiag.analyse.estimated import estimated
 from tfdiag.analyse.steady import Boundary, Steady
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.measurements import InputAlone, Measurements, Replay, Traced
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
@@ -123,6 +125,7 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
     assert not isinstance(live, Missing)
     per_step = 1.0 / live.steps_per_call
     boundary, per_call = _boundary_per_call(steady)
+    empty = replay if isinstance(replay, Missing) else replay.empty
     if _accelerated(measurements) and not isinstance(replay, Missing):
         # The host's trace tells when the host worked, and a device works on its own.
         unknown = Missing(_NEEDS_DEVICE)
@@ -167,6 +170,12 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
         segments.update(traced.segments)
         if isinstance(wait := segments["input_wait"], Quantity) and restart:
             segments["input_wait"] = replace(wait, value=wait.value + restart)
+    elif (
+        _accelerated(measurements)
+        and isinstance(measurements.estimates, DeviceEstimates)
+        and isinstance(device, Quantity)
+    ):
+        segments.update(estimated(measurements.estimates, device, live.steps_per_call, empty))
     half = (steady.period.high - steady.period.low) / 2
     return Step(
         mean_s=total * per_step,

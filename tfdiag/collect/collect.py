@@ -21,6 +21,7 @@ from tfdiag.collect.session import Session
 from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
@@ -46,6 +47,7 @@ def _measured(
     replayed: Replay | Missing = Missing("the budget was used up by the job itself")
     device: DeviceTrace | Missing = Missing("the budget was used up by the job itself")
     placement: Placement | Missing = Missing("the budget was used up before ops were placed")
+    estimates: DeviceEstimates | Missing = Missing("the budget was used up by the job itself")
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -59,6 +61,7 @@ def _measured(
                     device = phases.trace_batch(session, worker, batch)
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
+                estimates = phases.estimate_device(session, worker, job, batch, live, device)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -93,6 +96,8 @@ def _measured(
         device=device,
         gpu=gpus.telemetry(),
         placement=placement,
+        machine=sampler.telemetry(),
+        estimates=estimates,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfdiag.collect import alone, replay
+from tfdiag.collect.copies import measure_copies, measure_twice
 from tfdiag.collect.device import LEAST, WARM, TracingRecorder
 from tfdiag.collect.live import LiveRun
 from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
@@ -23,13 +24,15 @@ from tfdiag.collect.session import Session
 from tfdiag.collect.worker import Worker
 from tfdiag.compat import host, keras, tfdata
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.measurements import InputAlone, Job, Live, Replay
 from tfdiag.model.pipeline import Pipeline, PyInput
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Missing, Quantity
 
 __all__ = [
-    "place_ops", "read_alone", "reads_once", "replay_batch", "sample_stages", "trace_batch", "trace_device",
+    "estimate_device", "place_ops", "read_alone", "reads_once", "replay_batch", "sample_stages",
+    "trace_batch", "trace_device",
 ]  # fmt: skip
 
 _ALONE_SHARE = 0.2
@@ -40,6 +43,9 @@ _TRACE_SHARE = 0.3
 _TRACE_AT_MOST_S = 4.0
 _PLACEMENT_SHARE = 0.25
 _PLACEMENT_AT_MOST_S = 4.0
+_ESTIMATE_SHARE = 0.35
+_ESTIMATE_AT_MOST_S = 4.0
+_COPIES_SHARE = 0.3
 _SAMPLES_SHARE = 0.8
 _SAMPLES_AT_MOST_S = 8.0
 _TRIALS_S = 8.0
@@ -279,6 +285,47 @@ def place_ops(
 
         result: Placement | Missing = session.guarded(worker, work, "placing ops")
         return result
+
+
+def estimate_device(
+    session: Session, worker: Worker, job: Job, batch: Any, live: Live, device: DeviceTrace | Missing
+) -> DeviceEstimates | Missing:
+    """Time copies and a longer batch, where no trace tells what the device did."""
+    if not session.device:
+        return Missing("there is no accelerator")
+    if isinstance(device, DeviceTrace) and any(each.kernels or each.collectives for each in device.devices):
+        return Missing("the device was traced")
+    request = session.request
+    if batch is None:
+        return Missing("there is no batch to copy")
+    if job.replicas > 1:
+        return Missing("the job has several replicas")
+    session.say("timing copies to the device")
+    with session.phase("copies and a longer batch"):
+        until = session.deadline.share(_ESTIMATE_SHARE, _ESTIMATE_AT_MOST_S)
+        clock = request.clock
+
+        def stop() -> bool:
+            return session.stopped_hard
+
+        def copies() -> DeviceEstimates:
+            end = clock() + _COPIES_SHARE * (until - clock())
+            return measure_copies(batch, session.device, until=end, clock=clock, should_stop=stop)
+
+        def twice() -> tuple[tuple[float, ...], tuple[float, ...]] | Missing:
+            return measure_twice(
+                request.model, request.train_step, batch, session.element_spec, device=session.device,
+                first_call_s=max(live.duration_s[:1], default=0.0), until=until, clock=clock,
+                should_stop=stop,
+            )  # fmt: skip
+
+        copied: DeviceEstimates | Missing = session.guarded(worker, copies, "copying the batch to the device")
+        if isinstance(copied, Missing):
+            copied = DeviceEstimates(copies_missing=copied.reason)
+        longer = session.guarded(worker, twice, "a batch of twice the size")
+        if isinstance(longer, Missing):
+            return replace(copied, twice_missing=longer.reason)
+        return replace(copied, once_s=longer[0], twice_s=longer[1])
 
 
 def sample_stages(

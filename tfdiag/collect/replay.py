@@ -19,7 +19,7 @@ from tfdiag.compat.profiler import Tracer
 from tfdiag.model.measurements import Replay, Traced
 from tfdiag.model.quantity import Missing
 
-__all__ = ["Pace", "measure_replay", "measure_replay_of_step", "repeat", "resident"]
+__all__ = ["Pace", "call_times", "measure_replay", "measure_replay_of_step", "repeat", "resident"]
 
 _LEAST = 15
 _GOOD_ENOUGH = 0.015
@@ -281,6 +281,17 @@ def _in_stretches(
             break
     assert whole is not None
     return whole, paced
+
+
+def call_times(
+    step: Callable[[Any], Any],
+    dataset: Any,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> list[float]:
+    """Time calls one after the other, the first one left out."""
+    return _time_calls(step, dataset, until, clock, should_stop).call_s
 
 
 def _time_calls(

@@ -66,6 +66,8 @@ class Session:
         self.stamps: Stamps | None = None
         self.element_spec: Any = None
         self.has_device = any(device.kind != "CPU" for device in environment.devices)
+        self.device = next((each.name for each in environment.devices if each.kind == "GPU"), "")
+        """The first accelerator, as TensorFlow calls it; empty where there is none."""
         self.stopping = False
         """The live run has seen enough."""
         self.stopped_hard = False

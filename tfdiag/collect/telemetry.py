@@ -6,12 +6,14 @@ can take seconds to answer, or never do so, and the job must not wait for it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from tfdiag.collect.visible import Listed, tensorflow_names, visible_gpus
 from tfdiag.compat import gpu as door
@@ -37,6 +39,8 @@ _UNITS = {
 }  # fmt: skip
 _FULL_RATE = 600
 """After so many samples the period doubles, and so on: a report must not grow with the budget."""
+_KEEP = 1200
+"""Samples kept; older ones are dropped, so that weeks of training take no more memory than minutes."""
 _LATE = 5
 """After so many periods without a sample a call into the driver counts as lost."""
 _HUNG = "a call into the driver did not come back"
@@ -75,13 +79,19 @@ class GpuSampler:
     """A thread that samples until it is stopped; on a machine without a GPU there is none.
 
     It stops within a period. Where the driver keeps a call for itself, the thread is left in it and ends when
-    the call comes back.
+    the call comes back. `alive` says whether what is watched still runs: the thread ends by itself when it
+    does not.
     """
 
     def __init__(
-        self, clock: Callable[[], float], devices: Iterable[Device] = (), period_s: float = PERIOD_S
+        self,
+        clock: Callable[[], float],
+        devices: Iterable[Device] = (),
+        period_s: float = PERIOD_S,
+        alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self._clock = clock
+        self._alive = alive
         self._devices = tuple(devices)
         self._period_s = self._next_s = period_s
         self._stop = threading.Event()
@@ -95,6 +105,8 @@ class GpuSampler:
         self._memory: dict[str, list[tuple[float, float]]] = {}
         self._limits: dict[str, Maybe] = {}
         self._opening_s = math.nan
+        self._first_at = math.nan
+        self._taken = 0
         self._cpu_s = 0.0
 
     def __enter__(self) -> GpuSampler:  # noqa: PYI034  # typing.Self is younger than Python 3.10
@@ -121,8 +133,9 @@ class GpuSampler:
         if not facts.gpus and not facts.software.hardware and not self._gpus_of_tensorflow():
             # A library without a GPU: a node of a cluster, an image made for GPUs.
             return Missing(f"there is no GPU: {facts.gpus_missing or 'NVML lists none'}")
-        steps = sorted(later - before for before, later in zip(self._at, self._at[1:], strict=False))
-        wall = self._at[-1] - self._at[0] if len(self._at) > 1 else 0.0
+        moments = list(self._at)
+        steps = sorted(later - before for before, later in itertools.pairwise(moments))
+        wall = moments[-1] - self._first_at if len(moments) > 1 else 0.0
         return GpuTelemetry(
             gpus=tuple(self._with_samples(gpu) for gpu in facts.gpus),
             gpus_missing=facts.gpus_missing,
@@ -136,7 +149,7 @@ class GpuSampler:
             if math.isfinite(self._opening_s)
             else Missing("no sample was taken"),
             cost=Quantity(
-                self._cpu_s / wall, "share", source="clock of the sampling thread", count=len(self._at)
+                self._cpu_s / wall, "share", source="clock of the sampling thread", count=self._taken
             )
             if wall > 0
             else Missing("fewer than two samples were taken"),
@@ -158,7 +171,7 @@ class GpuSampler:
             if not self._watched and not self._memory:
                 return  # there is nothing to see that changes
             self._opening_s = self._clock() - began
-            while not self._stop.wait(self._sample()):
+            while not self._stop.wait(self._sample()) and self._alive():
                 pass
         finally:
             for watched in self._watched.values():
@@ -226,9 +239,18 @@ class GpuSampler:
             if not isinstance(allocated, Missing):
                 samples.append(allocated)
         self._at.append(now)
+        self._first_at = now if self._taken == 0 else self._first_at
+        self._taken += 1
+        # The first reading of the memory stays: the peak before this run is told by it.
+        kept: tuple[list[Any], ...] = (
+            self._at, *self._memory.values(), *(watched.rows for watched in self._watched.values()),
+        )  # fmt: skip
+        for series in kept:
+            if len(series) > _KEEP:
+                del series[1 : _KEEP // 2]
         spent = time.thread_time() - begin
         self._cpu_s += spent
-        slower = self._period_s * 2.0 ** (len(self._at) // _FULL_RATE)
+        slower = self._period_s * 2.0 ** (self._taken // _FULL_RATE)
         self._next_s = min(_LONGEST_S, max(slower, spent / _MOST_OF_A_CORE))
         return self._next_s
 

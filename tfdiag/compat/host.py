@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from tfdiag.compat import cgroup, machine
+from tfdiag.compat.machine import NO_QUOTA
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [
     "Host", "busy_s", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "is_ours",
     "memory_bytes", "process_name",
 ]  # fmt: skip
+
+
+_PAGE = mmap.PAGESIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +44,7 @@ class Host:
 
     def read(self) -> Reading:
         """Take one reading."""
-        with self._process.oneshot():
-            cpu = self._process.cpu_times()
-            rss = self._process.memory_info().rss
-            threads = self._process.num_threads()
+        rss, threads = self._size()
         system = psutil.cpu_times()
         read: Maybe = Missing("this platform does not count a process's reads")
         write: Maybe = Missing("this platform does not count a process's writes")
@@ -53,7 +57,7 @@ class Host:
             write = Quantity(float(counters.write_bytes), "B", source="psutil")
         idle = system.idle + getattr(system, "iowait", 0.0)
         return Reading(
-            process_cpu_s=cpu.user + cpu.system,
+            process_cpu_s=time.process_time(),
             system_cpu_s=sum(system[:8]) - idle,
             rss_bytes=rss,
             read_bytes=read,
@@ -61,6 +65,15 @@ class Host:
             runnable=_runnable(),
             threads=threads,
         )
+
+    def _size(self) -> tuple[int, int]:
+        """Give resident bytes and threads: from one file where there is one, which is quicker."""
+        try:
+            cells = machine.read("/proc/self/stat").rpartition(")")[2].split()
+            return int(cells[21]) * _PAGE, int(cells[17])
+        except (OSError, ValueError, IndexError):
+            with self._process.oneshot():
+                return int(self._process.memory_info().rss), int(self._process.num_threads())
 
 
 def _runnable() -> Maybe:
@@ -95,22 +108,12 @@ def busy_s() -> float | None:
     return sum(sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0) for times in mine)
 
 
-def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> Maybe:
-    """Give the cores that the container's quota grants (cgroup v2, then v1)."""
-    try:
-        quota, period = (root / "cpu.max").read_text().split()[:2]
-        if quota != "max":
-            return Quantity(float(quota) / float(period), "cores", source="cgroup v2 cpu.max")
-    except (OSError, ValueError):
-        pass
-    try:
-        quota_us = float((root / "cpu/cpu.cfs_quota_us").read_text())
-        period_us = float((root / "cpu/cpu.cfs_period_us").read_text())
-        if quota_us > 0:
-            return Quantity(quota_us / period_us, "cores", source="cgroup v1 cfs_quota_us")
-    except (OSError, ValueError):
-        pass
-    return Missing("no container quota is set")
+def cpu_quota(root: Path = cgroup.ROOT) -> Maybe:
+    """Give the cores that the container's quota grants: the tightest of those that this process is under."""
+    group = cgroup.cpu_group(root)
+    if group is None:
+        return Missing(NO_QUOTA)
+    return Quantity(group.cores, "cores", source=group.source)
 
 
 def memory_bytes() -> int:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
+from tfdiag.model.host import HostTelemetry
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
@@ -277,3 +279,5 @@ class Measurements:
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Placement | Missing = Missing("op placement is not read yet")
     trials: Trials = Trials(missing="suggestions are tried by diagnose only")
+    machine: HostTelemetry | Missing = Missing("the host was not watched that closely")
+    estimates: DeviceEstimates | Missing = Missing("nothing had to stand in for a trace")

@@ -15,19 +15,20 @@ from tfdiag.collect.instrument import Instrument
 from tfdiag.collect.job import describe
 from tfdiag.collect.pipeline import describe_pipeline
 from tfdiag.collect.recorder import Recorder
-from tfdiag.compat import keras
+from tfdiag.compat import keras, tensorflow
 from tfdiag.errors import TfdiagError, UsageError
-from tfdiag.model.measurements import Measurements, Overhead
+from tfdiag.model.measurements import Device, Measurements, Overhead
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.monitor.log import ReportLog
+from tfdiag.monitor.watching import Watching
 from tfdiag.render.report import Report
 from tfdiag.report.build import build
 
 __all__ = ["DiagnosticsCallback"]
 
 _logger = logging.getLogger("tfdiag")
+_UNTRIED = "not tried: nothing runs beside the caller's training; tfdiag.diagnose tries"
 _NO_REPLAY = "the callback only watches: nothing is replayed beside the caller's training"
-_NO_TELEMETRY = "the callback does not watch the GPUs"
 
 
 class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras is untyped
@@ -59,6 +60,7 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
         self._recorder: Recorder | None = None
         self._given: Recorder | None = None
         self._instrument: Instrument | None = None
+        self._watching: Watching | None = None
         self._params: Mapping[str, Any] = {}
         self._next_report = every or 0
         # tf_keras asks these of its callbacks.
@@ -74,8 +76,8 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
 
     def report(self) -> Report:
         """Say what the steps so far show."""
-        recorder = self._recorder
-        if recorder is None:
+        recorder, watching = self._recorder, self._watching
+        if recorder is None or watching is None:
             raise TfdiagError(
                 "nothing was measured yet: pass the callback to model.fit(callbacks=[…]) and ask for the "
                 "report during or after training"
@@ -97,16 +99,20 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
                 total_s=recorder.looks_s, phases_s={"looks": recorder.looks_s},
                 per_step_s=recorder.overhead(),
             ),
-            gpu=Missing(_NO_TELEMETRY),
+            host=watching.samples(),
+            gpu=watching.gpus(),
+            machine=watching.host(),
         )  # fmt: skip
         analysis = analyse(measurements)
         outcome = run_checks(analysis, self._ignore)
-        return Report.from_data(build(analysis, outcome, ignored=self._ignore))
+        return Report.from_data(build(analysis, outcome, ignored=self._ignore, untried=_UNTRIED))
 
     def close(self) -> None:
-        """Take everything off the model; harmless when nothing is on."""
+        """Take everything off the model, and end what watches beside it; harmless when nothing is on."""
         if self._instrument is not None:
             self._instrument.detach()
+        if self._watching is not None:
+            self._watching.stop()
 
     def take_down(self) -> None:
         """End the iterators of a `fit` that is over, instead of leaving them to garbage collection."""
@@ -131,6 +137,8 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
         self.close()  # what an earlier fit left that died
         self._instrument = Instrument(self._recorder, self)
         self._instrument.attach(self.model)
+        if self._given is None:
+            self._watch(self._instrument)
         self._recorder.event("train_begin")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -179,6 +187,12 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
         return False
 
     # --- inside -------------------------------------------------------------------------------------
+
+    def _watch(self, instrument: Instrument) -> None:
+        """Begin to look at host and GPUs; the threads end with this `fit`, also when it raises."""
+        devices = [Device(*device) for device in tensorflow.device_list()]
+        self._watching = Watching(time.perf_counter, devices, lambda: instrument.attached)
+        self._watching.start()
 
     def _steps_per_epoch(self) -> Quantity | Missing:
         steps = self._params.get("steps")

@@ -28,6 +28,7 @@ from tfdiag.render.format import (
     with_interval,
 )
 from tfdiag.render.gpus import gpu_gaps, gpu_lines
+from tfdiag.render.host import host_lines
 from tfdiag.render.placement import placement_lines
 from tfdiag.render.stages import stage_lines
 
@@ -157,6 +158,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "The input, stage by stage": stage_lines(measured.pipeline),
         "On the device": device_lines(measured.device),
         "GPU": gpu_lines(measured),
+        "On the host": host_lines(measured),
         "Where ops run": placement_lines(measured.placement),
     }
     for title, lines in of.items():
