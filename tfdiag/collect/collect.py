@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfdiag.collect import phases
+from tfdiag.collect import compute_phases, phases
 from tfdiag.collect.environment import read_environment
 from tfdiag.collect.job import batch_facts, batch_tensors, job_of, notes_of
 from tfdiag.collect.live import LiveRun
@@ -29,11 +29,13 @@ from tfdiag.collect.snapshot import Snapshot
 from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras
+from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.scaling import Scaling
 
 __all__ = ["collect"]
 
@@ -115,6 +117,8 @@ def _measured(
     replayed: Replay | Missing = Missing("the budget was used up by the job itself")
     device: DeviceTrace | Missing = Missing("the budget was used up by the job itself")
     placement: Placement | Missing = Missing("the budget was used up before ops were placed")
+    compute: Compute | Missing = Missing("the budget was used up before operations were counted")
+    scaling: Scaling | Missing = Missing("the budget was used up before other batch sizes were run")
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -128,6 +132,9 @@ def _measured(
                     device = phases.trace_batch(session, worker, batch)
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
+                compute = compute_phases.count_work(session, worker, job, live, replayed, placement)
+                gpus.hold_memory()
+                scaling = compute_phases.scale_batch(session, worker, job, batch, live, replayed)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -162,6 +169,8 @@ def _measured(
         device=device,
         gpu=gpus.telemetry(),
         placement=placement,
+        compute=compute,
+        scaling=scaling,
     )
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
+from tfdiag.model.scaling import Scaling
 
 __all__ = [
     "BatchTensor",
@@ -275,3 +277,5 @@ class Measurements:
     device: DeviceTrace | Missing = Missing("the device was not traced")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Placement | Missing = Missing("op placement is not read yet")
+    compute: Compute | Missing = Missing("the operations of the step are not counted yet")
+    scaling: Scaling | Missing = Missing("the step was not run at several batch sizes yet")

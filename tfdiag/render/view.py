@@ -14,6 +14,7 @@ from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
+from tfdiag.render.compute import compute_gaps, compute_lines
 from tfdiag.render.device import device_lines
 from tfdiag.render.format import (
     clean,
@@ -158,6 +159,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "On the device": device_lines(measured.device),
         "GPU": gpu_lines(measured),
         "Where ops run": placement_lines(measured.placement),
+        "The computation": compute_lines(measured),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)
@@ -414,6 +416,7 @@ def _phases(measurements: Measurements) -> Iterator[tuple[str, object]]:
     yield "device timeline", measurements.device
     yield "GPU telemetry", measurements.gpu
     yield "op placement", measurements.placement
+    yield from compute_gaps(measurements)
     yield "cost of the instrument", measurements.overhead.per_step_s
 
 
