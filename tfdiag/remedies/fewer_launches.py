@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.model.changes import Change
 from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import gain_without
 
@@ -31,4 +32,5 @@ def suggest(analysis: Analysis, check: str, launch_s: float) -> Suggestion:
             "and rounding differs a little."
         ),
         reason="not tried yet: this version only predicts",
+        changes=(Change("jit_compile", value=True),),
     )
