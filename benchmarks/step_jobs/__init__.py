@@ -1,0 +1,1 @@
+"""Jobs with one planted cause each beside the input, and healthy ones that look suspicious."""
