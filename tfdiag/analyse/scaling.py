@@ -41,6 +41,9 @@ class BatchScaling:
     bend: str
     """What the step does instead of growing linearly, empty where it grows so."""
     rounds: int
+    ratios: dict[int, Quantity]
+    """What a step takes over one with the job's own rows, of those that were measured: a median over rounds,
+    because what slows down a round slows down both."""
 
     @property
     def linear(self) -> bool:
@@ -51,6 +54,15 @@ class BatchScaling:
     def largest(self) -> int:
         """Give the largest size that was measured."""
         return max(self.steps)
+
+    def at_nothing(self) -> Quantity:
+        """Give the step at no rows: the fixed cost, or where there is none what the two smallest tell."""
+        if isinstance(self.fixed, Quantity):
+            return self.fixed
+        small, next_ = sorted(self.steps)[:2]
+        rise = (self.steps[next_].value - self.steps[small].value) / (next_ - small)
+        value = max(0.0, self.steps[small].value - small * rise)
+        return Quantity(value, "s", origin="estimated", source="the two smallest batches that were replayed")
 
     def fixed_share(self) -> float | None:
         """Give the part of the job's own step that is fixed cost, None where that is not known."""
@@ -114,6 +126,7 @@ def batch_scaling(measured: Scaling | Missing) -> BatchScaling | Missing:
         off=off,
         bend=bend,
         rounds=len(rounds),
+        ratios={each.rows: _ratio(each, measured.rows, sizes) for each in sizes},
     )
 
 
@@ -122,6 +135,14 @@ def _step(size: SizeTimes, per_step: float) -> Quantity:
     low, high = _interval(values)
     middle = median(values)
     return Quantity(middle, "s", min(low, middle), max(high, middle), source=_SOURCE, count=size.calls)
+
+
+def _ratio(size: SizeTimes, rows: int, sizes: Sequence[SizeTimes]) -> Quantity:
+    (own,) = [each for each in sizes if each.rows == rows]
+    values = [then / now for then, now in zip(size.round_s, own.round_s, strict=True)]
+    low, high = _interval(values)
+    middle = median(values)
+    return Quantity(middle, "x", min(low, middle), max(high, middle), source=_SOURCE, count=len(values))
 
 
 def _line(rows: Sequence[float], times: Sequence[float]) -> tuple[float, float]:

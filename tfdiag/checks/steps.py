@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.scaling import BatchScaling
@@ -40,12 +40,9 @@ def fixed_cost(analysis: Analysis) -> FixedCost:
         raise Undecided(launch.reason)
     launch = _fixed_part(analysis, launch)
     scaling = analysis.scaling
-    if not isinstance(scaling, Missing) and isinstance(scaling.fixed, Quantity):
-        most = scaling.fixed.value if scaling.fixed.high is None else scaling.fixed.high
-        if most < launch.value:
-            launch = replace(
-                scaling.fixed, value=most, low=None, high=None, source="the step at several batch sizes"
-            )
+    if not isinstance(scaling, Missing):
+        # On busy cores a step's threads wait for their turn, which a trace takes for dispatch.
+        launch = min(launch, scaling.at_nothing(), key=lambda each: each.value)
     return FixedCost(launch, analysis.host_item("loop"))
 
 

@@ -22,8 +22,9 @@ _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 24
 _FIRST_CALLS = 2
 """Of each size, in no round: they trace, compile and choose kernels."""
+_STRETCH_S = 0.01
 _MOST_CALLS = 50
-"""In one stretch of one size."""
+"""Both of one size, in one round."""
 _DISTURBED = 4
 """In a stretch of so many calls the first is left out: it finds the caches as another size left them."""
 _MEMORY_SHARE = 0.5
@@ -222,7 +223,8 @@ class _Timer:
         """Make rounds until the time is up; only whole ones count."""
         if len(self.sizes) < _LEAST_SIZES:
             return
-        stretch_s = max(0.0, self.end - self.clock()) / (len(self.sizes) * (_MOST_ROUNDS + 1))
+        each = max(0.0, self.end - self.clock()) / (len(self.sizes) * (_MOST_ROUNDS + 1))
+        stretch_s = min(_STRETCH_S, each)
         for number in range(_MOST_ROUNDS):
             order: Sequence[_Size] = self.sizes if number % 2 else self.sizes[::-1]
             means = {}

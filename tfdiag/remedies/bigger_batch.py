@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.scaling import BatchScaling
 from tfdiag.model.changes import Change
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Suggestion
@@ -31,7 +32,8 @@ def step_with(analysis: Analysis, rows: int) -> Maybe:
         return step
     if isinstance(scaling, Missing):
         return scaling
-    now, then = scaling.steps[scaling.rows], scaling.at(rows)
+    now = scaling.steps[scaling.rows].value
+    then = _in_place_of(scaling, rows)
     if isinstance(then, Missing):
         return then
     times = rows / scaling.rows
@@ -40,9 +42,9 @@ def step_with(analysis: Analysis, rows: int) -> Maybe:
     grows = wait + ends + restart
     stays = step.mean_s - grows
     # The live step is not the replayed one, and differs from it for any size alike.
-    factor = _ratio(stays - _around(analysis), now.value)
-    value = stays + factor * (then.value - now.value) + times * grows
-    half = (_end(then.high, then.value) - _end(then.low, then.value)) / 2 + _SPREAD * then.value
+    factor = _ratio(stays - _around(analysis), now)
+    value = stays + factor * (then.value - now) + times * grows
+    half = factor * (_end(then.high, then.value) - _end(then.low, then.value)) / 2 + _SPREAD * then.value
     high = value + half
     if analysis.crosses(analysis.share(wait), _WAITS):
         # An input that works ahead of the step is limited by itself: then all of the step grows with it.
@@ -50,6 +52,12 @@ def step_with(analysis: Analysis, rows: int) -> Maybe:
     return Quantity(
         value, "s", max(1e-9, value - half), high, "estimated", "one batch replayed at several sizes"
     )
+
+
+def _in_place_of(scaling: BatchScaling, rows: int) -> Maybe:
+    """Give the replayed step at a size, on the level of the one at the job's own."""
+    ratio = scaling.ratios.get(rows)
+    return scaling.at(rows) if ratio is None else ratio.scaled(scaling.steps[scaling.rows].value, "s")
 
 
 def _around(analysis: Analysis) -> float:

@@ -68,6 +68,7 @@ def test_says_where_it_does_not_grow_linearly(factor: float, linear: bool):
         assert "rows take" in found.bend
         assert found.steps[128].value == pytest.approx(1.4 * 8.4 * MS)
         assert isinstance(found.at(512), Missing)
+        assert found.at_nothing().value == pytest.approx(2 * MS)  # the smallest two are on a line
 
 
 def test_sizes_that_were_not_run():

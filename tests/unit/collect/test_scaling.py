@@ -14,7 +14,7 @@ import tensorflow as tf
 from tests.integration import jobs
 from tests.unit.compat.test_keras import FLAVOURS
 from tests.unit.fakes import FakeClock
-from tfdiag.collect import peak
+from tfdiag.collect import peak, scaling
 from tfdiag.collect.scaling import Room, _Memory, _Timer, cannot_scale, measure_scaling, resized, sizes_for
 from tfdiag.compat import host
 from tfdiag.compat.keras import make_train_function
@@ -22,7 +22,14 @@ from tfdiag.compat.tensorflow import tracing_count
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.scaling import Scaling
 
-ROOM = Room(window_s=1.0, call_s=1e-3, trace_s=0.1, compiles=False)
+ROOM = Room(window_s=20.0, call_s=1e-3, trace_s=0.1, compiles=False)
+
+
+@pytest.fixture(autouse=True)
+def _few_rounds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make real runs short."""
+    if "fake_clock" not in request.node.name:
+        monkeypatch.setattr(scaling, "_MOST_ROUNDS", 4)
 
 
 def scaled(model: Any, dataset: Any, room: Room = ROOM, rows: int = jobs.BATCH) -> Scaling | Missing:
@@ -116,10 +123,10 @@ def test_what_can_not_be_given_other_sizes_says_why(model: Any, batch: Any, why:
 @pytest.mark.parametrize(
     ("room", "expected"),
     [
-        (Room(1.0, 1e-3, 0.1, compiles=False), [4, 8, 16, 32]),
-        (Room(1.0, 0.035, 0.1, compiles=False), [4, 8, 16]),
-        (Room(1.0, 0.2, 0.1, compiles=False), None),
-        (Room(1.0, 1e-3, 0.4, compiles=True), None),
+        (Room(20.0, 1e-3, 0.1, compiles=False), [4, 8, 16, 32]),
+        (Room(20.0, 0.7, 0.1, compiles=False), [4, 8, 16]),
+        (Room(20.0, 4.0, 0.1, compiles=False), None),
+        (Room(20.0, 1e-3, 8.0, compiles=True), None),
     ],
     ids=["room", "less", "none", "compiling"],
 )
@@ -196,7 +203,7 @@ def test_a_peak_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted: list[peak.Wanted] = [("matrix product", "float32", True), ("convolution", "float32", True)]
 
     def measured() -> Any:
-        until = time.perf_counter() + 0.4
+        until = time.perf_counter() + 1.0
         return peak.measure_peaks(
             "/CPU:0", wanted, until=until, clock=time.perf_counter, should_stop=lambda: False
         )

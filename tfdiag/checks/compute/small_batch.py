@@ -31,6 +31,8 @@ from tfdiag.remedies import bigger_batch
 __all__ = ["CHECK"]
 
 _GAIN = 1.5
+_SURELY = 1.3
+"""The lower end of the interval."""
 _LARGE_GAIN = 2.0
 """From here on the size of the batch is more than a detail of the job."""
 
@@ -48,7 +50,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         return
     rows, gain = best
     surely = gain.value if gain.low is None else gain.low
-    if surely < _GAIN:
+    if gain.value < _GAIN or surely < _SURELY:
         return
     cost = 1 - 1 / gain.value
     # Nothing is wrong with the job: a bigger batch is another training.
