@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfdiag.analyse.analysis import Analysis, analyse
+from tfdiag.model.compute import Compute
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.host import HostTelemetry
@@ -34,6 +35,7 @@ from tfdiag.model.measurements import (
 from tfdiag.model.pipeline import Node, Pipeline, Sample, Stage, StageParameter
 from tfdiag.model.placement import DeviceOps, Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
+from tfdiag.model.scaling import Scaling
 
 __all__ = ["Cut", "Part", "Synthetic", "analysed", "chain", "pipeline", "sampled", "stage"]
 
@@ -119,6 +121,8 @@ class Synthetic:
     """Fields of `Environment` that differ."""
     placement: Placement | Missing | None = None
     """Where ops run; None puts all of them where they belong."""
+    work: Compute | Missing = Missing("the operations of the step were not counted")
+    scaling: Scaling | Missing = Missing("the step was not run at several batch sizes")
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -139,6 +143,8 @@ class Synthetic:
             host=self.host,
             machine=self.machine,
             estimates=self.estimates,
+            compute=self.work,
+            scaling=self.scaling,
         )
 
     @property

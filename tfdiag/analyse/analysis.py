@@ -12,8 +12,10 @@ from tfdiag.analyse.breakdown import (
     input_facts,
     replay_facts,
 )
+from tfdiag.analyse.compute import Arithmetic, arithmetic
 from tfdiag.analyse.device import DeviceFacts, device_facts, traced_step
 from tfdiag.analyse.pipeline import PipelineModel, filling, pipeline_model
+from tfdiag.analyse.scaling import BatchScaling, batch_scaling
 from tfdiag.analyse.steady import Boundary, Steady, steady_state
 from tfdiag.analyse.verdict import contention, crosses, judge, unsure_of
 from tfdiag.model.measurements import Measurements
@@ -40,6 +42,8 @@ class Analysis:
     device: DeviceFacts | Missing = Missing("the device was not traced")
     contended_s: float = 0.0
     """Seconds of a step by which the input's own work holds it up, beside what it waits."""
+    scaling: BatchScaling | Missing = Missing("the step was not run at several batch sizes")
+    arithmetic: Arithmetic | Missing = Missing("the operations of the step were not counted")
 
     def share(self, seconds: float) -> float:
         """Give seconds per step as a share of the mean step."""
@@ -106,6 +110,10 @@ def analyse(measurements: Measurements) -> Analysis:
         filling=fills,
         contended_s=contended,
         device=device_facts(measurements.device, 1 if isinstance(live, Missing) else live.steps_per_call),
+        scaling=batch_scaling(measurements.scaling),
+        arithmetic=arithmetic(
+            measurements.compute, step if isinstance(step, Missing) else step.segments["device_compute"]
+        ),
     )
 
 

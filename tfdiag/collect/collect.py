@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tfdiag.collect import phases
+from tfdiag.collect import compute_phases, phases
 from tfdiag.collect.job import batch_facts, batch_tensors
 from tfdiag.collect.live import LiveRun
 from tfdiag.collect.pipeline import describe_pipeline
@@ -20,12 +20,14 @@ from tfdiag.collect.sampler import HostSampler
 from tfdiag.collect.session import Session
 from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
+from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.scaling import Scaling
 
 __all__ = ["collect"]
 
@@ -48,6 +50,8 @@ def _measured(
     device: DeviceTrace | Missing = Missing("the budget was used up by the job itself")
     placement: Placement | Missing = Missing("the budget was used up before ops were placed")
     estimates: DeviceEstimates | Missing = Missing("the budget was used up by the job itself")
+    compute: Compute | Missing = Missing("the budget was used up before operations were counted")
+    scaling: Scaling | Missing = Missing("the budget was used up before other batch sizes were run")
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -62,6 +66,9 @@ def _measured(
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
                 estimates = phases.estimate_device(session, worker, job, batch, live, device)
+                compute = compute_phases.count_work(session, worker, job, live, replayed, placement)
+                gpus.hold_memory()
+                scaling = compute_phases.scale_batch(session, worker, job, batch, live, replayed)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -98,6 +105,8 @@ def _measured(
         placement=placement,
         machine=sampler.telemetry(),
         estimates=estimates,
+        compute=compute,
+        scaling=scaling,
     )
 
 

@@ -104,6 +104,7 @@ class GpuSampler:
         self._at: list[float] = []
         self._memory: dict[str, list[tuple[float, float]]] = {}
         self._limits: dict[str, Maybe] = {}
+        self._memory_held = False
         self._opening_s = math.nan
         self._first_at = math.nan
         self._taken = 0
@@ -122,6 +123,10 @@ class GpuSampler:
             self._thread.join(self._period_s)
             late = not self._at or self._clock() - self._at[-1] > _LATE * self._next_s
             self._hung = self._thread.is_alive() and late
+
+    def hold_memory(self) -> None:
+        """Look no more at how much memory is in use: what follows needs more than the job does."""
+        self._memory_held = True
 
     def telemetry(self) -> GpuTelemetry | Missing:
         """Give what was seen."""
@@ -234,7 +239,7 @@ class GpuSampler:
                 watched.rows.append((now, row))
             if due:
                 self._look_at_processes(watched)
-        for device, samples in self._memory.items():
+        for device, samples in () if self._memory_held else self._memory.items():
             allocated = door.allocated(device)
             if not isinstance(allocated, Missing):
                 samples.append(allocated)

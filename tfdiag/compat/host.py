@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = [
     "Host", "busy_s", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "is_ours",
-    "memory_bytes", "process_name",
+    "low_precision_features", "memory_bytes", "peak_memory_bytes", "process_name", "resident_bytes",
 ]  # fmt: skip
 
 
@@ -148,3 +149,35 @@ def process_name(pid: int) -> str:
         return str(psutil.Process(pid).name())
     except (psutil.Error, OSError, ValueError):
         return ""
+
+
+def resident_bytes() -> int:
+    """Give the memory that this process holds now."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def peak_memory_bytes() -> int | None:
+    """Give the most memory that this process ever held; None where the platform does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) * (1 if sys.platform == "darwin" else 1024)
+
+
+_LOW_PRECISION = ("avx512_fp16", "amx_fp16", "avx512_bf16", "amx_bf16", "fphp", "asimdhp", "bf16")
+"""What x86 and Arm call their instructions for float16 and bfloat16."""
+
+
+def low_precision_features(root: Path = Path("/proc")) -> tuple[str, ...] | Missing:
+    """List the instructions for low precision that the processor has."""
+    try:
+        lines = (root / "cpuinfo").read_text().splitlines()
+    except OSError:
+        return Missing("the platform has no /proc/cpuinfo")
+    for line in lines:
+        key, _, flags = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return tuple(name for name in _LOW_PRECISION if name in flags.split())
+    return Missing("/proc/cpuinfo lists no features of the processor")

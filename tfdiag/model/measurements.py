@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
@@ -16,6 +17,7 @@ from tfdiag.model.host import HostTelemetry
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
+from tfdiag.model.scaling import Scaling
 from tfdiag.model.trials import Trials
 
 __all__ = [
@@ -281,3 +283,5 @@ class Measurements:
     trials: Trials = Trials(missing="suggestions are tried by diagnose only")
     machine: HostTelemetry | Missing = Missing("the host was not watched that closely")
     estimates: DeviceEstimates | Missing = Missing("nothing had to stand in for a trace")
+    compute: Compute | Missing = Missing("the operations of the step are not counted yet")
+    scaling: Scaling | Missing = Missing("the step was not run at several batch sizes yet")

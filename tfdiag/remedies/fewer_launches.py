@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.model.changes import Change
 from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import gain_without
 
@@ -30,4 +31,5 @@ def suggest(analysis: Analysis, check: str, launch_s: float) -> Suggestion:
             "Each new shape is compiled again, so batches must have one shape; ops unknown to XLA fail, "
             "and rounding differs a little."
         ),
+        changes=(Change("jit_compile", value=True),),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.model.changes import Change
 from tfdiag.model.quantity import Maybe, Missing
 from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import speedup
@@ -49,4 +50,5 @@ def suggest(analysis: Analysis, check: str, *, everywhere: bool) -> Suggestion:
         predicted=predict(analysis),
         risk="Python code in the step (prints, breakpoints, .numpy()) runs only while it is traced.",
         reason="not tried in the job itself: the step alone was replayed as a graph",
+        changes=(Change("run_eagerly", value=False),),
     )

@@ -1,7 +1,7 @@
 """Numbers and names as a person reads them: three digits, the unit that fits, no harm in a name.
 
-Units that have a form of their own: `s`, `B`, `B/s`, `share` (shown in percent), `x` (a speed-up).
-Any other is written after the number as it is. An estimated quantity is marked with `~`.
+Units that have a form of their own: `s`, `B`, `B/s`, `FLOP`, `FLOP/s`, `share` (shown in percent), `x`
+(a speed-up). Any other is written after the number as it is. An estimated quantity is marked with `~`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "duration",
     "interval",
     "number",
+    "operations",
     "quantity",
     "share",
     "size",
@@ -44,6 +45,13 @@ _SIZES = (
     ("MiB", 2.0**20, 1.0),
     ("KiB", 2.0**10, 1.0),
     ("B", 1.0, 0.0),
+)
+_OPERATIONS = (
+    ("TFLOP", 1e12, 1.0),
+    ("GFLOP", 1e9, 1.0),
+    ("MFLOP", 1e6, 1.0),
+    ("kFLOP", 1e3, 1.0),
+    ("FLOP", 1.0, 0.0),
 )
 
 
@@ -80,6 +88,11 @@ def size(count: float) -> str:
     return f"{int(count)} B" if abs(count) < 1000 and count == int(count) else _with_unit(count, _SIZES, "B")
 
 
+def operations(count: float) -> str:
+    """Give floating-point operations as `1.50 GFLOP`."""
+    return _with_unit(count, _OPERATIONS, "FLOP")
+
+
 def _with_unit(value: float, table: tuple[tuple[str, float, float], ...], base: str) -> str:
     if not math.isfinite(value):
         return _UNKNOWN
@@ -112,11 +125,11 @@ def speedup(value: float) -> str:
 
 
 def _plain(value: float, unit: str) -> str:
-    forms = {"s": duration, "B": size, "share": share, "x": speedup}
+    forms = {"s": duration, "B": size, "FLOP": operations, "share": share, "x": speedup}
     if unit in forms:
         return forms[unit](value)
-    if unit == "B/s":
-        return f"{size(value)}/s"
+    if unit in ("B/s", "FLOP/s"):
+        return f"{forms[unit[:-2]](value)}/s"
     unit = clean(unit)
     if value == 1 and len(unit) > 2:
         unit = unit.removesuffix("es") if unit.endswith("ches") else unit.removesuffix("s")

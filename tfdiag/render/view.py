@@ -14,6 +14,7 @@ from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
+from tfdiag.render.compute import compute_gaps, compute_lines
 from tfdiag.render.device import device_lines
 from tfdiag.render.format import (
     clean,
@@ -160,6 +161,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "GPU": gpu_lines(measured),
         "On the host": host_lines(measured),
         "Where ops run": placement_lines(measured.placement),
+        "The computation": compute_lines(measured),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)
@@ -416,6 +418,7 @@ def _phases(measurements: Measurements) -> Iterator[tuple[str, object]]:
     yield "device timeline", measurements.device
     yield "GPU telemetry", measurements.gpu
     yield "op placement", measurements.placement
+    yield from compute_gaps(measurements)
     yield "cost of the instrument", measurements.overhead.per_step_s
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import tfdiag.checks
 from tests.synthetic import MS, analysed
+from tests.synthetic_compute import scaled
 from tests.synthetic_host import host
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.checks import registry
@@ -171,7 +172,8 @@ def test_without_a_step_no_check_runs():
 
 def test_a_healthy_job_has_no_problem():
     """A job that computes all the time gets the good news and nothing else."""
-    outcome = run_checks(analysed(compute=100 * MS, input_alone=1 * MS, epochs=3, **host(count=700)))
+    parts = host(count=700) | {"scaling": scaled(1 * MS, 100 * MS / 32)}
+    outcome = run_checks(analysed(compute=100 * MS, input_alone=1 * MS, epochs=3, **parts))
     assert [result.finding.check for result in outcome.results] == ["compute-bound"]
     assert outcome.not_run == ()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.synthetic import MS
+from tests.synthetic_compute import peak, work
 from tests.unit.checks.running import evidence, not_run, only, results, value
 from tfdiag.checks.compute.compute_bound import CHECK
 from tfdiag.model.quantity import Quantity
@@ -54,3 +55,21 @@ def test_undecided_without_a_replay():
 def test_undecided_without_waits_and_replay():
     """A call of which nothing is known is not called compute either."""
     assert "waits" in not_run(CHECK, **computing(0.9, replay=False, waits=False))
+
+
+@pytest.mark.parametrize(("giga", "words"), [(0.6, "arithmetic limits it"), (0.1, "memory traffic")])
+def test_says_how_much_of_the_machines_peak_it_reaches(giga: float, words: str):
+    """Operations, their rate, the peak and the share of it; and what that means for what comes next."""
+    found = only(CHECK, **computing(0.8), work=work({"float32": giga}, peak("float32", 10)))
+    assert value(found, "operations of a step (matrix products and convolutions)") == giga * 1e9
+    assert value(found, "operations a second while it computes") == pytest.approx(giga * 1e9 / (80 * MS))
+    assert value(found, "share of that peak") == pytest.approx(giga / 0.8)
+    assert words in found.finding.detail
+
+
+def test_without_a_peak_the_rate_is_shown_alone():
+    """What the machine can do is not guessed."""
+    found = only(CHECK, **computing(0.8), work=work({"float32": 0.4}, peaks_missing="no time"))
+    names = [one.name for one in found.finding.evidence]
+    assert "operations a second while it computes" in names
+    assert "share of that peak" not in names

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from tests.synthetic import MS, Synthetic
+from tests.synthetic_compute import scaled
 from tests.traces import MS as NS_MS
 from tests.traces import job
 from tests.unit.checks.running import evidence, is_sound, not_run, only, results, value
 from tfdiag.analyse.analysis import analyse
 from tfdiag.checks.launch.tiny_steps import CHECK
 from tfdiag.checks.registry import Undecided
+from tfdiag.model.changes import Change
 from tfdiag.model.quantity import Quantity
 from tfdiag.timeline import condense, read_trace
 
@@ -110,3 +112,25 @@ def test_undecided_without_a_replay():
 def test_undecided_without_an_empty_call():
     """Neither is dispatch that was not measured."""
     assert "dispatch was not measured" in not_run(CHECK, **fixed(0.6, empty=False))
+
+
+def test_what_does_not_grow_with_the_batch_is_the_most_that_is_fixed():
+    """Dispatch that no larger batch shares is none: the line through several sizes has the last word."""
+    job = {"batch_size": Quantity(32.0, "rows")}
+    assert results(CHECK, **fixed(0.6, job=job, scaling=scaled(0.0, MS / 32))) == []
+    found = only(CHECK, **fixed(0.6, job=job, scaling=scaled(0.3 * MS, 0.5 * MS / 32)))
+    assert value(found, "dispatch") == pytest.approx(0.3 * MS)
+    assert value(found, "fixed cost of a step, by its batch's size") == pytest.approx(0.3 * MS)
+    assert value(found, "how well a line fits the sizes (R²)") == pytest.approx(1)
+
+
+def test_the_gain_of_a_bigger_batch_is_that_of_a_size_that_was_run():
+    """For each row, and with its risk; both suggestions can be tried on a copy."""
+    job = {"batch_size": Quantity(32.0, "rows")}
+    found = only(CHECK, **fixed(0.6, job=job, scaling=scaled(0.6 * MS, 0.2 * MS / 32)))
+    several, bigger = found.suggestions
+    assert several.changes == (Change("steps_per_execution", 16),)
+    assert bigger.changes == (Change("batch_size", 128),)
+    assert isinstance(bigger.predicted, Quantity)
+    assert bigger.predicted.value == pytest.approx(4 / (1 + 3 * 0.2), rel=0.02)
+    assert "convergence" in bigger.risk
