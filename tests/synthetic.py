@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfdiag.analyse.analysis import Analysis, analyse
+from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.measurements import (
     BoundaryEvent,
@@ -111,6 +112,7 @@ class Synthetic:
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Placement | Missing | None = None
     """Where ops run; None puts all of them where they belong."""
+    step_devices: StepOnDevices | Missing = Missing("the step was not run on other devices")
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -128,6 +130,7 @@ class Synthetic:
             overhead=Overhead(1.0),
             gpu=self.gpu,
             placement=self._placement(),
+            step_devices=self.step_devices,
         )
 
     @property

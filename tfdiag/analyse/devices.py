@@ -80,7 +80,9 @@ def costs_of(run: DeviceRun) -> Costs:
         "s",
         f"at most: a call with {'one row' if rows[0] == 1 else f'{int(rows[0]):,} rows'}",
     )
-    growth = _quantity(float((seconds[-1] - seconds[-2]) / step), slopes, "s/row", told)
+    growth = _quantity(
+        max(0.0, float((seconds[-1] - seconds[-2]) / step)), np.maximum(0.0, slopes), "s/row", told
+    )
     return Costs(least, growth, False)
 
 

@@ -26,10 +26,12 @@ from tfdiag.collect.roots import roots_of
 from tfdiag.collect.sampler import HostSampler
 from tfdiag.collect.session import Request, Session
 from tfdiag.collect.snapshot import Snapshot
+from tfdiag.collect.step_devices import step_on_devices
 from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
@@ -115,6 +117,7 @@ def _measured(
     replayed: Replay | Missing = Missing("the budget was used up by the job itself")
     device: DeviceTrace | Missing = Missing("the budget was used up by the job itself")
     placement: Placement | Missing = Missing("the budget was used up before ops were placed")
+    on_devices: StepOnDevices | Missing = Missing("the budget was used up before the step ran elsewhere")
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -128,6 +131,7 @@ def _measured(
                     device = phases.trace_batch(session, worker, batch)
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
+                on_devices = step_on_devices(session, worker, job, batch, live, replayed, device)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -162,6 +166,7 @@ def _measured(
         device=device,
         gpu=gpus.telemetry(),
         placement=placement,
+        step_devices=on_devices,
     )
 
 

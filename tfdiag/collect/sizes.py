@@ -22,7 +22,9 @@ _STEP = 4
 """From one size to the next, until the crossing is between two of them."""
 _NEAR = 1.5
 """Sizes on both sides of a crossing are then no further apart than this."""
-_EXPLORE_SHARE = 0.45
+_BESIDE = 1.2
+"""A size is put so far beside where the crossing is expected, to have it between two of them."""
+_EXPLORE_SHARE = 0.6
 """Of the time: finding the sizes; the rest measures them."""
 _GROWN = 4.0
 """A call that takes so many times as long as with the least size shows what a row costs."""
@@ -196,8 +198,9 @@ class _Runner:
             if each_s <= _LONG_S:
                 self._timed(cell.work)  # another device has used the caches, and threads have gone to sleep
             times = [self._timed(cell.work) for _ in range(count)]
-        cell.call_s.append(float(np.mean([each[0] for each in times])))
-        cell.returns_s.append(float(np.mean([each[1] for each in times])))
+        # Of one block, so that what else runs on the machine now and then does not count as the call's.
+        cell.call_s.append(float(np.median([each[0] for each in times])))
+        cell.returns_s.append(float(np.median([each[1] for each in times])))
 
     def transfers(self, cell: _Cell) -> None:
         """Copy the arguments to the device and the result back, where the device is not the host."""
@@ -334,7 +337,7 @@ class Sizes:
     def _upwards(self, prepare: Prepare, _: int, most: int) -> None:
         rows = self._own
         while rows < most and not self._surely_grown_at(prepare, rows):
-            rows = min(most, rows * _STEP)
+            rows = min(most, self._ahead_of(rows))
             if not self._add(prepare, rows):
                 return
 
@@ -342,7 +345,7 @@ class Sizes:
         """Add sizes between the last with which the host is ahead and the first with which it is not."""
         for device in self._accelerators():
             while (pair := self._around(device)) is not None and pair[1] / pair[0] > _NEAR:
-                between = round(math.sqrt(pair[0] * pair[1]))
+                between = self._between(device, *pair)
                 if between in pair or not self._add(prepare, between):
                     break
 
@@ -384,7 +387,7 @@ class Sizes:
     def _affordable(self, known: int, larger: float) -> bool:
         """Say whether some calls of a size so many times as large as a known one fit into the time."""
         expected = sum(runner.expected_s(known, max(1.0, larger)) for runner in self._alive())
-        return self._clock() + 1.5 * expected < self._explore_until
+        return self._clock() + expected < self._explore_until
 
     def _add(self, prepare: Prepare, rows: int) -> bool:
         """Take a size in on all devices, or on none."""
@@ -417,6 +420,34 @@ class Sizes:
         return seconds >= _GROWN * host.cells[self.sizes[0]].guess_s and all(
             seconds > _BEHIND * other.cells[rows].guess_s for other in self._accelerators()
         )
+
+    def _ahead_of(self, rows: int) -> int:
+        """Give the next larger size: a little behind where the calls so far let the last device win."""
+        below = [size for size in self.sizes if size < rows]
+        if not below or not self._accelerators():
+            return rows * _STEP
+        host, step = self._alive()[0], rows - below[-1]
+
+        def slope(runner: _Runner) -> float:
+            return (runner.cells[rows].guess_s - runner.cells[below[-1]].guess_s) / step
+
+        left = 0.0
+        for device in self._accelerators():
+            behind = device.cells[rows].guess_s - host.cells[rows].guess_s
+            closing = slope(host) - max(0.0, slope(device))
+            left = max(left, behind / closing if closing > 0 else math.inf)
+        return round(max(rows * _STEP / 2, min(rows * _STEP**2, _BESIDE * (rows + left))))
+
+    def _between(self, device: _Runner, least: int, most: int) -> int:
+        """Give the size that leaves little around the crossing, by what calls on both sides of it took."""
+        host = self._alive()[0]
+        ahead, behind = (
+            math.log(host.cells[rows].guess_s / device.cells[rows].guess_s) for rows in (least, most)
+        )
+        part = ahead / (ahead - behind) if ahead < behind else 0.5
+        at = math.exp(math.log(least) + part * math.log(most / least))
+        between = at / _BESIDE if at / least > most / at else at * _BESIDE
+        return round(min(max(between, least * _BESIDE), most / _BESIDE))
 
     def _surely_grown_at(self, prepare: Prepare, rows: int) -> bool:
         """Look twice: a hiccup of the host looks as if it were behind."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
@@ -275,3 +276,4 @@ class Measurements:
     device: DeviceTrace | Missing = Missing("the device was not traced")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Placement | Missing = Missing("op placement is not read yet")
+    step_devices: StepOnDevices | Missing = Missing("the step was not run on other devices")

@@ -30,6 +30,7 @@ from tfdiag.render.format import (
 from tfdiag.render.gpus import gpu_gaps, gpu_lines
 from tfdiag.render.placement import placement_lines
 from tfdiag.render.stages import stage_lines
+from tfdiag.render.step_devices import step_lines
 
 __all__ = ["LEGEND", "Bar", "Change", "Problem", "Row", "View", "view"]
 
@@ -158,6 +159,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "On the device": device_lines(measured.device),
         "GPU": gpu_lines(measured),
         "Where ops run": placement_lines(measured.placement),
+        "The step on each device": step_lines(measured.step_devices),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)
@@ -387,6 +389,8 @@ def _gaps(report: ReportData) -> Iterator[tuple[str, str]]:
             yield "copies between devices", placed.copies_missing
         if placed.times_missing:
             yield "what misplaced ops cost", placed.times_missing
+    if isinstance(measurements.step_devices, Missing) and any(device.kind != "CPU" for device in devices):
+        yield "the step on each device", measurements.step_devices.reason
     # A job that already runs as a graph has no use for it.
     if isinstance(replay, Replay) and replay.graph_missing and measurements.job.run_eagerly:
         yield "the step as a graph", replay.graph_missing
