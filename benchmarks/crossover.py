@@ -56,7 +56,7 @@ def step(simgpu: Simgpu, name: str, knobs: dict[str, float], budget: float) -> d
     """Hold the finding of a diagnosis against steps timed by hand."""
     knobs = {**knobs, "compute": 0}
     run = simgpu(
-        diagnosed, list(STEP), BATCHES, 2 * budget,
+        diagnosed, list(STEP), BATCHES, 3 * budget,
         preset="slow launch", knobs=knobs, env={"TMPDIR": str(own_folder(simgpu))}, timeout=300,
     )  # fmt: skip
     said = run.result
@@ -101,7 +101,9 @@ def show(found: dict[str, Any]) -> None:
 def main() -> None:
     """Run all scenarios, or some."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--budget", type=float, default=8.0, help="of compare_devices; twice of a diagnosis")
+    parser.add_argument(
+        "--budget", type=float, default=8.0, help="of compare_devices; three times that of a diagnosis"
+    )
     parser.add_argument("--only", default="")
     chosen = parser.parse_args()
 

@@ -139,8 +139,6 @@ def _beyond(rows: Floats, medians: list[Floats], drawn: list[Floats], host: str)
     """Carry both lines on behind the largest size that was called."""
     least, most = int(rows[0]), int(rows[-1])
     never = Missing(f"never within {least:,} to {most:,} rows: {host} is faster at every size that was tried")
-    if len(rows) < 3:
-        return never
 
     def ahead(ours: Floats, theirs: Floats) -> Floats:
         """Give the rows until both take the same, by what the last step added to each."""

@@ -157,7 +157,10 @@ class _Runner:
             if not self.cells:
                 self.failed, self.error = root_cause(error), error
             return root_cause(error)
-        self.cells[rows] = _Cell(rows, work, max(1e-7, min(tried)[0] - self.wait_s), ready_s, tried)
+        if len(self._waits) < _GUESSES:
+            self.look_at_wait()  # one hiccup in it must not make a device look fast
+        guess_s = min(max(returned, taken - self.wait_s) for taken, returned in tried)
+        self.cells[rows] = _Cell(rows, work, max(1e-7, guess_s), ready_s, tried)
         return ""
 
     def expected_s(self, rows: int, larger: float) -> float:
@@ -185,10 +188,12 @@ class _Runner:
         if not self._fences:
             return
         self._wait()
-        begin = self._clock()
+        taken = []
         for _ in range(_WAITS):
+            begin = self._clock()
             self._wait()
-        self._waits.append((self._clock() - begin) / _WAITS)
+            taken.append(self._clock() - begin)
+        self._waits.append(float(np.median(taken)))
 
     def block(self, cell: _Cell, seconds: float) -> None:
         """Make as many calls as fit into so many seconds, at least one."""
