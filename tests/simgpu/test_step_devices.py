@@ -108,7 +108,9 @@ def diagnosed(
 def true_crossing(truth: dict[str, float], grid: list[int]) -> float:
     """Give the batch at which hand-timed steps take the same on both devices."""
     gain = [math.log(truth[f"/CPU:0 {rows}"] / truth[f"/GPU:0 {rows}"]) for rows in grid]
-    turn = max(index for index in range(1, len(grid)) if gain[index - 1] <= 0 < gain[index])
+    turns = [index for index in range(1, len(grid)) if gain[index - 1] <= 0 < gain[index]]
+    # Of several turns, which only noise makes, the one with fewest sizes on its wrong side.
+    turn = max(turns, key=lambda index: sum(gain[index:]) - sum(gain[:index]))
     part = -gain[turn - 1] / (gain[turn] - gain[turn - 1])
     return float(grid[turn - 1] * (grid[turn] / grid[turn - 1]) ** part)
 

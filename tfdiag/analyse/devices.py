@@ -19,6 +19,8 @@ _STRAIGHT = 0.25
 """A line that misses a size by more than this does not describe the calls."""
 _BEYOND = 16.0
 """A crossing this far beyond the sizes that were called can still be told from lines."""
+_MOSTLY = 0.8
+"""Lines that do not meet in more of the draws than the rest may not meet at all."""
 _CLEAR = 0.1
 """A difference of this part is no noise."""
 _MOST = 0.975
@@ -152,13 +154,14 @@ def _beyond(rows: Floats, medians: list[Floats], drawn: list[Floats], host: str)
     at = float(ahead(medians[0], medians[1]))
     ends = ahead(drawn[0], drawn[1])
     low, high = (float(end) for end in np.quantile(ends, [1 - _MOST, _MOST], method="nearest"))
-    if not math.isfinite(at) or at > _BEYOND * most or not math.isfinite(high):
+    meets = float(np.mean(np.isfinite(ends)))
+    if not math.isfinite(at) or at > _BEYOND * most or meets < _MOSTLY:
         return never
     return Quantity(
         at,
         "rows",
         min(at, low),
-        max(at, high),
+        max(at, high) if math.isfinite(high) else None,
         "estimated",
         f"both lines carried on beyond {most:,} rows, where {host} is still faster",
         len(rows),
