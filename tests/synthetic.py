@@ -15,6 +15,7 @@ import numpy as np
 
 from tfdiag.analyse.analysis import Analysis, analyse
 from tfdiag.model.compute import Compute
+from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.host import HostTelemetry
@@ -123,6 +124,7 @@ class Synthetic:
     """Where ops run; None puts all of them where they belong."""
     work: Compute | Missing = Missing("the operations of the step were not counted")
     scaling: Scaling | Missing = Missing("the step was not run at several batch sizes")
+    step_devices: StepOnDevices | Missing = Missing("the step was not run on other devices")
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -145,6 +147,7 @@ class Synthetic:
             estimates=self.estimates,
             compute=self.work,
             scaling=self.scaling,
+            step_devices=self.step_devices,
         )
 
     @property

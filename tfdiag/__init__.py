@@ -12,14 +12,17 @@ from tfdiag.errors import TfdiagError
 from tfdiag.version import __version__
 
 if TYPE_CHECKING:
+    from tfdiag.comparison import compare_devices
     from tfdiag.diagnosis import diagnose
     from tfdiag.model.report import Finding, Suggestion
     from tfdiag.monitor.callback import DiagnosticsCallback
+    from tfdiag.render.devices import DeviceComparison
     from tfdiag.render.report import Report, load
     from tfdiag.traces import analyze_trace
     from tfdiag.tuning import Tuned, tune
 
 __all__ = [
+    "DeviceComparison",
     "DiagnosticsCallback",
     "Finding",
     "Report",
@@ -28,18 +31,21 @@ __all__ = [
     "Tuned",
     "__version__",
     "analyze_trace",
+    "compare_devices",
     "diagnose",
     "load",
     "tune",
 ]
 
 _LAZY = {
+    "DeviceComparison": "tfdiag.render.devices",
     "DiagnosticsCallback": "tfdiag.monitor.callback",
     "Finding": "tfdiag.model.report",
     "Report": "tfdiag.render.report",
     "Suggestion": "tfdiag.model.report",
     "Tuned": "tfdiag.tuning",
     "analyze_trace": "tfdiag.traces",
+    "compare_devices": "tfdiag.comparison",
     "diagnose": "tfdiag.diagnosis",
     "load": "tfdiag.render.report",
     "tune": "tfdiag.tuning",

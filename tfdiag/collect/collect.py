@@ -18,10 +18,12 @@ from tfdiag.collect.pipeline import describe_pipeline
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.sampler import HostSampler
 from tfdiag.collect.session import Session
+from tfdiag.collect.step_devices import step_on_devices
 from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
@@ -52,6 +54,7 @@ def _measured(
     estimates: DeviceEstimates | Missing = Missing("the budget was used up by the job itself")
     compute: Compute | Missing = Missing("the budget was used up before operations were counted")
     scaling: Scaling | Missing = Missing("the budget was used up before other batch sizes were run")
+    on_devices: StepOnDevices | Missing = Missing("the budget was used up before the step ran elsewhere")
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -69,6 +72,7 @@ def _measured(
                 compute = compute_phases.count_work(session, worker, job, live, replayed, placement)
                 gpus.hold_memory()
                 scaling = compute_phases.scale_batch(session, worker, job, batch, live, replayed)
+                on_devices = step_on_devices(session, worker, job, batch, live, replayed, device)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -107,6 +111,7 @@ def _measured(
         estimates=estimates,
         compute=compute,
         scaling=scaling,
+        step_devices=on_devices,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.host import HostTelemetry
@@ -285,3 +286,4 @@ class Measurements:
     estimates: DeviceEstimates | Missing = Missing("nothing had to stand in for a trace")
     compute: Compute | Missing = Missing("the operations of the step are not counted yet")
     scaling: Scaling | Missing = Missing("the step was not run at several batch sizes yet")
+    step_devices: StepOnDevices | Missing = Missing("the step was not run on other devices")

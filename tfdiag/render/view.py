@@ -32,6 +32,7 @@ from tfdiag.render.gpus import gpu_gaps, gpu_lines
 from tfdiag.render.host import host_lines
 from tfdiag.render.placement import placement_lines
 from tfdiag.render.stages import stage_lines
+from tfdiag.render.step_devices import step_lines
 
 __all__ = ["LEGEND", "Bar", "Change", "Problem", "Row", "View", "view"]
 
@@ -162,6 +163,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "On the host": host_lines(measured),
         "Where ops run": placement_lines(measured.placement),
         "The computation": compute_lines(measured),
+        "The step on each device": step_lines(measured.step_devices),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)
@@ -391,6 +393,8 @@ def _gaps(report: ReportData) -> Iterator[tuple[str, str]]:
             yield "copies between devices", placed.copies_missing
         if placed.times_missing:
             yield "what misplaced ops cost", placed.times_missing
+    if isinstance(measurements.step_devices, Missing) and any(device.kind != "CPU" for device in devices):
+        yield "the step on each device", measurements.step_devices.reason
     # A job that already runs as a graph has no use for it.
     if isinstance(replay, Replay) and replay.graph_missing and measurements.job.run_eagerly:
         yield "the step as a graph", replay.graph_missing

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.step_devices import OtherDevice, other_device
 from tfdiag.checks import facts, placed
 from tfdiag.checks.registry import Check, Result, Undecided, severity_of
 from tfdiag.model.placement import Placement
@@ -51,6 +52,9 @@ def _step(analysis: Analysis, found: Placement) -> Iterator[Result]:
             f"the step runs on the CPU, and what it computes there is not known: {compute.reason}"
         )
     cost = min(1.0, analysis.share(compute.value))
+    other = other_device(analysis)
+    if isinstance(other, OtherDevice) and other.ratio.value >= 1:
+        return  # it is where it is faster
     if not analysis.crosses(cost, facts.COST_SHARE):
         return
     ops = sum(each.ops for each in found.devices)
