@@ -37,10 +37,10 @@ def net(units: int, depth: int, *, policy: str | None = None) -> Any:
     return model
 
 
-def diagnosed(model: Any, dataset: Any, budget: float = BUDGET_S) -> tfdiag.Report:
+def diagnosed(model: Any, dataset: Any, budget: float = BUDGET_S, **kwargs: Any) -> tfdiag.Report:
     """Diagnose, and make sure that nothing is left and that the report holds."""
     with leaves_no_trace(model, dataset=dataset):
-        report = tfdiag.diagnose(model, dataset, budget=budget)
+        report = tfdiag.diagnose(model, dataset, budget=budget, **kwargs)
     is_sound(report)
     survives_json(report)
     return report
@@ -49,7 +49,7 @@ def diagnosed(model: Any, dataset: Any, budget: float = BUDGET_S) -> tfdiag.Repo
 def test_a_small_batch_and_the_numbers_behind_it() -> None:
     """Wide layers with two rows: each row would be done much faster in a larger batch."""
     rows, units, depth = 2, 1536, 3
-    report = diagnosed(net(units, depth), endless(rows, units), budget=20.0)
+    report = diagnosed(net(units, depth), endless(rows, units), budget=20.0, steps=60)
 
     scaling = analyse(report.measurements).scaling
     assert isinstance(scaling, BatchScaling)

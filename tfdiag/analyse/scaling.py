@@ -35,7 +35,8 @@ class BatchScaling:
     """What a step takes however few rows it has."""
     per_row: Maybe
     r_squared: float
-    """Of the line through all sizes: the part of their differences that it explains."""
+    """Of the line through all sizes: the part of their differences that it explains, which says nothing
+    about a step that hardly grows; `off` does."""
     off: float
     """How far the step is off the line at most, as a share of the step."""
     bend: str
@@ -188,8 +189,8 @@ def _r_squared(times: Sequence[float], fitted: Sequence[float]) -> float:
     centre = fmean(times)
     whole = sum((time - centre) ** 2 for time in times)
     left = sum((time - guess) ** 2 for time, guess in zip(times, fitted, strict=True))
-    # A step that does not grow at all is described by its fixed cost.
-    return 1.0 - left / whole if whole > 0 else 1.0
+    # A step that does not grow at all is described by its fixed cost; errors are weighed otherwise here.
+    return max(0.0, 1.0 - left / whole) if whole > 0 else 1.0
 
 
 def _bend(rows: list[float], times: list[float], fixed: float, per_row: float, off: float) -> str:
