@@ -15,6 +15,7 @@ import numpy as np
 
 from tfdiag.analyse.analysis import Analysis, analyse
 from tfdiag.model.gpu import GpuTelemetry
+from tfdiag.model.layers import ModelFacts
 from tfdiag.model.measurements import (
     BoundaryEvent,
     CallbackTime,
@@ -35,6 +36,7 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 __all__ = ["Cut", "Part", "Synthetic", "analysed", "chain", "pipeline", "sampled", "stage"]
 
 MS = 1e-3
+_PLAIN = ModelFacts()
 _BLOCK = 50
 """Calls in a block of callback times, as the recorder makes them."""
 
@@ -111,6 +113,8 @@ class Synthetic:
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Placement | Missing | None = None
     """Where ops run; None puts all of them where they belong."""
+    model: ModelFacts | Missing = _PLAIN
+    """What the model consists of: nothing worth a word."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -128,6 +132,7 @@ class Synthetic:
             overhead=Overhead(1.0),
             gpu=self.gpu,
             placement=self._placement(),
+            model=self.model,
         )
 
     @property

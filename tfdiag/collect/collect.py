@@ -19,6 +19,7 @@ from tfdiag.collect import phases
 from tfdiag.collect.environment import read_environment
 from tfdiag.collect.job import batch_facts, batch_tensors, job_of, notes_of
 from tfdiag.collect.live import LiveRun
+from tfdiag.collect.model_phase import look_at_model
 from tfdiag.collect.pipeline import describe_pipeline
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.redirect import redirect_files
@@ -30,6 +31,7 @@ from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras
 from tfdiag.model.device import DeviceTrace
+from tfdiag.model.layers import ModelFacts
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
@@ -115,6 +117,7 @@ def _measured(
     replayed: Replay | Missing = Missing("the budget was used up by the job itself")
     device: DeviceTrace | Missing = Missing("the budget was used up by the job itself")
     placement: Placement | Missing = Missing("the budget was used up before ops were placed")
+    model: ModelFacts | Missing = Missing("the budget was used up before the model was looked at")
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -128,6 +131,7 @@ def _measured(
                     device = phases.trace_batch(session, worker, batch)
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
+                model = look_at_model(session, worker, job, batch, live, replayed)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -162,6 +166,7 @@ def _measured(
         device=device,
         gpu=gpus.telemetry(),
         placement=placement,
+        model=model,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.gpu import GpuTelemetry
+from tfdiag.model.layers import ModelFacts
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
@@ -275,3 +276,4 @@ class Measurements:
     device: DeviceTrace | Missing = Missing("the device was not traced")
     gpu: GpuTelemetry | Missing = Missing("GPU telemetry is not read yet")
     placement: Placement | Missing = Missing("op placement is not read yet")
+    model: ModelFacts | Missing = Missing("the model was not looked at")

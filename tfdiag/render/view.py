@@ -28,6 +28,7 @@ from tfdiag.render.format import (
     with_interval,
 )
 from tfdiag.render.gpus import gpu_gaps, gpu_lines
+from tfdiag.render.parts import model_gaps, model_lines
 from tfdiag.render.placement import placement_lines
 from tfdiag.render.stages import stage_lines
 
@@ -158,6 +159,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "On the device": device_lines(measured.device),
         "GPU": gpu_lines(measured),
         "Where ops run": placement_lines(measured.placement),
+        "The model": model_lines(measured.model),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)
@@ -381,6 +383,7 @@ def _gaps(report: ReportData) -> Iterator[tuple[str, str]]:
     if isinstance(pipeline, Pipeline) and pipeline.missing:
         yield "stages of the input", pipeline.missing
     yield from gpu_gaps(measurements.gpu)
+    yield from model_gaps(measurements.model)
     placed, devices = measurements.placement, measurements.environment.devices
     if isinstance(placed, Placement):
         if placed.copies_missing and any(device.kind != "CPU" for device in devices):
