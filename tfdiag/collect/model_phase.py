@@ -28,12 +28,15 @@ from tfdiag.model.layers import EmbeddingTable, Loop, ModelFacts, Padding
 from tfdiag.model.measurements import Job, Live, Replay
 from tfdiag.model.quantity import Missing, Quantity
 
-__all__ = ["look_at_model"]
+__all__ = ["Look", "look_at_model"]
 
 T = TypeVar("T")
 
-_SHARE = 0.25
+_SHARE = 0.4
+_SHARE_BESIDE_INPUT = 0.12
+"""Where the step waits for its input: to find out why takes longer, and is worth more."""
 _AT_MOST_S = 8.0
+_MUCH = 0.25
 _CALLS_LEAST = 2
 _CALLS_MOST = 8
 _TRACE_S = 0.4
@@ -63,13 +66,16 @@ def look_at_model(
         return Missing("there is no Keras model in this loop")
     session.say("looking at the model")
     with session.phase("the model"):
-        until = session.deadline.share(_SHARE, _AT_MOST_S)
-        look = _Look(session, job, batch, live, replayed, until)
+        part = _SHARE_BESIDE_INPUT if _waits(live) else _SHARE
+        until = session.deadline.share(part, _AT_MOST_S)
+        look = Look(session, job, batch, live, replayed, until)
         found: ModelFacts | Missing = session.guarded(worker, look.facts, "looking at the model")
         return found
 
 
-class _Look:
+class Look:
+    """Looks at one model, on one batch of its job."""
+
     def __init__(
         self,
         session: Session,
@@ -343,6 +349,14 @@ class _Look:
                 should_stop=lambda: self.session.stopped_hard,
             ),
         )
+
+
+def _waits(live: Live | Missing) -> bool:
+    """Say whether the job spends a good part of its time on waiting for input, as far as that is known."""
+    if isinstance(live, Missing) or len(live.start_s) < 3:
+        return False
+    waited = float(np.nansum(live.wait_s[1:-1]))
+    return waited > _MUCH * (live.start_s[-1] - live.start_s[1])
 
 
 def _used(table: EmbeddingTable, given: list[Given]) -> EmbeddingTable:

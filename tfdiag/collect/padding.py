@@ -73,6 +73,8 @@ def given_in(model: Any, batch: Any) -> list[Given]:
     tables, masking = embeddings_in(model), maskings_in(model)
     if not tables and not masking:
         return []
+    if not getattr(model, "built", True):
+        raise ValueError("the train step never calls the model itself")
     found: list[Given] = []
 
     def see(layer: Any, given: Any) -> None:
