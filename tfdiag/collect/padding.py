@@ -25,7 +25,7 @@ _OFTEN = 0.5
 """Of the rows must end with the same value, for it to be padding where nothing masks it."""
 _WORTH_TIMING = 0.15
 """Below this share of padding its time is not asked for."""
-_TRACING = 1.2
+_TRACING = 0.9
 
 Array = Any
 Side = Literal["right", "left"]

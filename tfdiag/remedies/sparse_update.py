@@ -20,10 +20,11 @@ _LAZY = """\
 +             return super().update_step(gradient, variable, learning_rate)
 +         rows, at = tf.unique(gradient.indices)
 +         g = tf.math.unsorted_segment_sum(gradient.values, at, tf.size(rows))
++         squares = tf.math.unsorted_segment_sum(tf.square(gradient.values), at, tf.size(rows))
 +         index = self._get_variable_index(variable)
 +         m, v = self._momentums[index].value, self._velocities[index].value
 +         m_rows = self.beta_1 * tf.gather(m, rows) + (1 - self.beta_1) * g
-+         v_rows = self.beta_2 * tf.gather(v, rows) + (1 - self.beta_2) * tf.square(g)
++         v_rows = self.beta_2 * tf.gather(v, rows) + (1 - self.beta_2) * squares
 +         step = tf.cast(self.iterations + 1, g.dtype)
 +         rate = tf.cast(learning_rate, g.dtype)
 +         rate *= tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
