@@ -19,6 +19,7 @@ from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.host import HostTelemetry
+from tfdiag.model.layers import ModelFacts
 from tfdiag.model.measurements import (
     BoundaryEvent,
     CallbackTime,
@@ -41,6 +42,7 @@ from tfdiag.model.scaling import Scaling
 __all__ = ["Cut", "Part", "Synthetic", "analysed", "chain", "pipeline", "sampled", "stage"]
 
 MS = 1e-3
+_PLAIN = ModelFacts()
 _BLOCK = 50
 """Calls in a block of callback times, as the recorder makes them."""
 
@@ -125,6 +127,8 @@ class Synthetic:
     work: Compute | Missing = Missing("the operations of the step were not counted")
     scaling: Scaling | Missing = Missing("the step was not run at several batch sizes")
     step_devices: StepOnDevices | Missing = Missing("the step was not run on other devices")
+    model: ModelFacts | Missing = _PLAIN
+    """What the model consists of: nothing worth a word."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -148,6 +152,7 @@ class Synthetic:
             compute=self.work,
             scaling=self.scaling,
             step_devices=self.step_devices,
+            model=self.model,
         )
 
     @property

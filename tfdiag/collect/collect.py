@@ -14,6 +14,7 @@ from typing import Any
 from tfdiag.collect import compute_phases, phases
 from tfdiag.collect.job import batch_facts, batch_tensors
 from tfdiag.collect.live import LiveRun
+from tfdiag.collect.model_phase import look_at_model
 from tfdiag.collect.pipeline import describe_pipeline
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.sampler import HostSampler
@@ -25,6 +26,7 @@ from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.estimates import DeviceEstimates
+from tfdiag.model.layers import ModelFacts
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
@@ -55,6 +57,7 @@ def _measured(
     compute: Compute | Missing = Missing("the budget was used up before operations were counted")
     scaling: Scaling | Missing = Missing("the budget was used up before other batch sizes were run")
     on_devices: StepOnDevices | Missing = Missing("the budget was used up before the step ran elsewhere")
+    model: ModelFacts | Missing = Missing("the budget was used up before the model was looked at")
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -73,6 +76,7 @@ def _measured(
                 gpus.hold_memory()
                 scaling = compute_phases.scale_batch(session, worker, job, batch, live, replayed)
                 on_devices = step_on_devices(session, worker, job, batch, live, replayed, device)
+                model = look_at_model(session, worker, job, batch, live, replayed)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -112,6 +116,7 @@ def _measured(
         compute=compute,
         scaling=scaling,
         step_devices=on_devices,
+        model=model,
     )
 
 

@@ -12,7 +12,7 @@ from tfdiag.collect.walked import normal
 from tfdiag.compat.op_spans import OpSpan, Spans
 from tfdiag.model.placement import CopyTime, Kind, OpTime, PlacedOp
 
-__all__ = ["copy_times", "op_times", "seconds_of_each"]
+__all__ = ["Pairs", "bridged", "copy_times", "held_up", "length", "op_times", "seconds_of_each", "union"]
 
 Pairs = list[tuple[float, float]]
 
@@ -26,9 +26,9 @@ def op_times(spans: Spans, kind_of: Mapping[tuple[str, str], Kind], calls: int) 
             kinds.setdefault(kind, []).append(span)
     found = []
     for kind, mine in sorted(kinds.items()):
-        running = _union((span.begin, span.end) for span in mine)
+        running = union((span.begin, span.end) for span in mine)
         alone = _around(running, spans) if spans.kernels else _alone(mine, spans.ops)
-        found.append(OpTime(kind, _length(running) / calls, _length(alone) / calls))
+        found.append(OpTime(kind, length(running) / calls, length(alone) / calls))
     return tuple(found)
 
 
@@ -49,11 +49,19 @@ def copy_times(spans: Spans, calls: int) -> tuple[CopyTime, ...]:
     directions: dict[Any, Pairs] = {}
     for direction, begin, end in spans.copies:
         directions.setdefault(direction, []).append((begin, end))
-    kernels = _union(spans.kernels)
+    kernels = union(spans.kernels)
     return tuple(
-        CopyTime(direction, len(pairs) / calls, _length(_without(_union(pairs), kernels)) / calls)
+        CopyTime(direction, len(pairs) / calls, length(_without(union(pairs), kernels)) / calls)
         for direction, pairs in sorted(directions.items())
     )
+
+
+def held_up(mine: list[OpSpan], kernels: Iterable[tuple[float, float]], spans: Spans) -> float:
+    """Measure how long these ops hold up the step: on a GPU their kernels, and its idle time for them."""
+    running = union((span.begin, span.end) for span in mine)
+    if not spans.kernels:
+        return length(_alone(mine, spans.ops))
+    return length(union([*kernels, *_around(running, spans)]))
 
 
 def _alone(mine: list[OpSpan], ops: Iterable[OpSpan]) -> Pairs:
@@ -69,11 +77,11 @@ def _alone(mine: list[OpSpan], ops: Iterable[OpSpan]) -> Pairs:
         for span in ops
         if id(span) not in own and not _related(span, by_line.get(span.line, []))
     ]
-    busy = _union(others)
-    return _without(_bridged(_union((span.begin, span.end) for span in mine), busy), busy)
+    busy = union(others)
+    return _without(bridged(union((span.begin, span.end) for span in mine), busy), busy)
 
 
-def _bridged(mine: Pairs, others: Pairs) -> Pairs:
+def bridged(mine: Pairs, others: Pairs) -> Pairs:
     """Close the gaps in which nothing else runs: dispatching the next of these ops is theirs as well."""
     begins = [begin for begin, _ in others]
     found: Pairs = []
@@ -97,7 +105,7 @@ def _related(span: OpSpan, mine: Pairs) -> bool:
 
 def _around(running: Pairs, spans: Spans) -> Pairs:
     """Give when a device stood idle because of ops on the host: with the copies to them and from them."""
-    kernels = _union(spans.kernels)
+    kernels = union(spans.kernels)
     begins, ends = [begin for begin, _ in kernels], [end for _, end in kernels]
     found: Pairs = []
     for at in range(len(kernels) + 1):
@@ -117,7 +125,8 @@ def _around(running: Pairs, spans: Spans) -> Pairs:
     return found
 
 
-def _union(pairs: Iterable[tuple[float, float]]) -> Pairs:
+def union(pairs: Iterable[tuple[float, float]]) -> Pairs:
+    """Give what pairs cover together: sorted, and none overlaps another."""
     found: Pairs = []
     for begin, end in sorted(pairs):
         if found and begin <= found[-1][1]:
@@ -145,5 +154,6 @@ def _without(pairs: Pairs, others: Pairs) -> Pairs:
     return found
 
 
-def _length(pairs: Pairs) -> float:
+def length(pairs: Pairs) -> float:
+    """Add up pairs that don't overlap."""
     return float(sum(end - begin for begin, end in pairs))

@@ -31,7 +31,8 @@ from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Missing, Quantity
 
 __all__ = [
-    "estimate_device", "place_ops", "read_alone", "reads_once", "replay_batch", "sample_stages",
+    "estimate_device", "input_dataset", "place_ops", "read_alone", "reads_once", "replay_batch",
+    "sample_stages",
     "trace_batch", "trace_device",
 ]  # fmt: skip
 
@@ -162,7 +163,7 @@ def read_alone(session: Session, worker: Worker) -> tuple[InputAlone | Missing, 
         until = session.deadline.share(_ALONE_SHARE, _ALONE_AT_MOST_S)
 
         def work() -> tuple[InputAlone | Missing, Any]:
-            dataset, close = _dataset(session)
+            dataset, close = input_dataset(session)
             if dataset is None:
                 return Missing("this Keras does not tell how it reads such an input"), None
             try:
@@ -183,7 +184,7 @@ def read_alone(session: Session, worker: Worker) -> tuple[InputAlone | Missing, 
         return result
 
 
-def _dataset(session: Session) -> tuple[Any, Callable[[], None]]:
+def input_dataset(session: Session) -> tuple[Any, Callable[[], None]]:
     """Build what `fit` would iterate, without the model."""
     source = session.request.source
     nothing = lambda: None  # noqa: E731  # the empty close of inputs without workers

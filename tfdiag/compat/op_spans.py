@@ -3,6 +3,9 @@
 Private names and where they were seen, with what happens when they are gone: nothing is timed.
 
 - `tensorflow.tsl.profiler.protobuf.xplane_pb2` (2.16 to 2.21), the form of the trace.
+- The name `ExecutorState::Process` (2.16 to 2.21): ops that are too quick to be told are not seen together
+either.
+- The statistic `tf_op` of kernels (2.3 to 2.21): which op a kernel belongs to is not known.
 - Ops are named `name:Type` on lines of `/host:CPU`; kernels and copies stand on lines of `/device:GPU:0`,
   copies with `Memcpy` and `H2D`, `D2H` or `HtoD`, `DtoH` in their names (2.13 to 2.21).
 """
@@ -20,6 +23,7 @@ from tfdiag.model.quantity import Missing
 __all__ = ["OpSpan", "Spans", "read_spans"]
 
 _OP = re.compile(r"^([A-Za-z0-9.][\w.\\/>-]*):(_?[A-Z]\w*)$")
+_WORKING = "ExecutorState::Process"
 _DERIVED = ("XLA Ops", "XLA Modules", "Steps", "TensorFlow Ops", "TensorFlow Name Scope", "Source")
 """Lines that say again what others say."""
 
@@ -43,6 +47,10 @@ class Spans:
     kernels: tuple[tuple[float, float], ...] = ()
     copies: tuple[tuple[str, float, float], ...] = ()
     """Direction, begin and end."""
+    kernel_ops: tuple[str, ...] = ()
+    """The op of each kernel, as `name:Type`; empty where the trace does not tell."""
+    working: tuple[tuple[float, float], ...] = ()
+    """When threads worked through the ops of a step, also those that are too quick to be told."""
 
 
 def read_spans(folder: Path) -> Spans | Missing:
@@ -58,18 +66,22 @@ def read_spans(folder: Path) -> Spans | Missing:
     ops: list[OpSpan] = []
     kernels: list[tuple[float, float]] = []
     copies: list[tuple[str, float, float]] = []
+    launched_by: list[str] = []
+    working: list[tuple[float, float]] = []
     for plane in space.planes:
         names = {key: str(value.name) for key, value in plane.event_metadata.items()}
         if plane.name.startswith("/host:"):
-            _host(plane, names, ops)
+            _host(plane, names, ops, working)
         elif plane.name.startswith("/device:") and "CUSTOM" not in plane.name:
-            _device(plane, names, kernels, copies)
+            _device(plane, names, kernels, copies, launched_by)
     if not ops:
         return Missing("the trace holds no ops: this TensorFlow names its events otherwise")
-    return Spans(tuple(ops), tuple(kernels), tuple(copies))
+    told = tuple(launched_by) if any(launched_by) else ()
+    return Spans(tuple(ops), tuple(kernels), tuple(copies), told, tuple(working))
 
 
-def _host(plane: Any, names: dict[int, str], ops: list[OpSpan]) -> None:
+def _host(plane: Any, names: dict[int, str], ops: list[OpSpan], working: list[tuple[float, float]]) -> None:
+    at_work = {key for key, name in names.items() if name == _WORKING}
     matches = {key: _OP.match(name.split("#", 1)[0]) for key, name in names.items()}
     for number, line in enumerate(plane.lines):
         base = line.timestamp_ns * 1e-9
@@ -78,6 +90,9 @@ def _host(plane: Any, names: dict[int, str], ops: list[OpSpan]) -> None:
             if match is not None:
                 begin = base + event.offset_ps * 1e-12
                 ops.append(OpSpan(match[1], match[2], number, begin, begin + event.duration_ps * 1e-12))
+            elif event.metadata_id in at_work:
+                begin = base + event.offset_ps * 1e-12
+                working.append((begin, begin + event.duration_ps * 1e-12))
 
 
 def _device(
@@ -85,7 +100,9 @@ def _device(
     names: dict[int, str],
     kernels: list[tuple[float, float]],
     copies: list[tuple[str, float, float]],
+    launched_by: list[str],
 ) -> None:
+    stats = {key: str(value.name) for key, value in plane.stat_metadata.items()}
     for line in plane.lines:
         if line.name in _DERIVED or line.name.startswith("Framework"):
             continue
@@ -98,6 +115,7 @@ def _device(
                 copies.append((_direction(name), begin, end))
             elif "memset" not in name.lower():
                 kernels.append((begin, end))
+                launched_by.append(_op_of(event, stats))
 
 
 def _direction(name: str) -> str:
@@ -108,3 +126,11 @@ def _direction(name: str) -> str:
         if any(mark in name for mark in marks):
             return direction
     return "device to device"
+
+
+def _op_of(event: Any, stats: dict[int, str]) -> str:
+    """Give the op that launched a kernel, empty where the trace does not tell."""
+    for stat in event.stats:
+        if stats.get(stat.metadata_id) == "tf_op":
+            return str(stat.str_value) or stats.get(stat.ref_value, "")
+    return ""

@@ -15,6 +15,7 @@ from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.host import HostTelemetry
+from tfdiag.model.layers import ModelFacts
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing
@@ -287,3 +288,4 @@ class Measurements:
     compute: Compute | Missing = Missing("the operations of the step are not counted yet")
     scaling: Scaling | Missing = Missing("the step was not run at several batch sizes yet")
     step_devices: StepOnDevices | Missing = Missing("the step was not run on other devices")
+    model: ModelFacts | Missing = Missing("the model was not looked at")

@@ -30,6 +30,7 @@ from tfdiag.render.format import (
 )
 from tfdiag.render.gpus import gpu_gaps, gpu_lines
 from tfdiag.render.host import host_lines
+from tfdiag.render.parts import model_gaps, model_lines
 from tfdiag.render.placement import placement_lines
 from tfdiag.render.stages import stage_lines
 from tfdiag.render.step_devices import step_lines
@@ -164,6 +165,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "Where ops run": placement_lines(measured.placement),
         "The computation": compute_lines(measured),
         "The step on each device": step_lines(measured.step_devices),
+        "The model": model_lines(measured.model),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)
@@ -387,6 +389,7 @@ def _gaps(report: ReportData) -> Iterator[tuple[str, str]]:
     if isinstance(pipeline, Pipeline) and pipeline.missing:
         yield "stages of the input", pipeline.missing
     yield from gpu_gaps(measurements.gpu)
+    yield from model_gaps(measurements.model)
     placed, devices = measurements.placement, measurements.environment.devices
     if isinstance(placed, Placement):
         if placed.copies_missing and any(device.kind != "CPU" for device in devices):

@@ -1,0 +1,184 @@
+"""Models of all kinds are looked at, or it is said why not; none of them is changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from tests.integration import jobs
+from tfdiag.collect.inputs import resolve_input
+from tfdiag.collect.job import job_of
+from tfdiag.collect.model_phase import Look
+from tfdiag.collect.session import Request, Session
+from tfdiag.compat.keras import make_train_function
+from tfdiag.model.layers import MetricCost, ModelFacts
+from tfdiag.model.measurements import Replay
+from tfdiag.model.quantity import Missing, Quantity
+
+REPLAYED = Replay(call_s=(0.004,) * 4, cpu_s=0.01, first_call_s=0.1)
+
+
+def looked_at(
+    model: Any,
+    dataset: Any,
+    folder: Path,
+    *,
+    seconds: float = 4.0,
+    step: Any = None,
+    replayed: Any = REPLAYED,
+) -> ModelFacts:
+    """Train for a step, then look."""
+    source = resolve_input(dataset, y=None, batch_size=None, fit_kwargs={}, custom=step is not None)
+    request = Request(
+        model=model,
+        source=source,
+        fit_kwargs={},
+        train_step=step,
+        budget_s=60.0,
+        steps=None,
+        clock=time.perf_counter,
+    )
+    batch = next(iter(dataset))
+    if step is None:
+        make_train_function(model)(iter(dataset))
+    else:
+        step(batch)
+    session = Session(request, folder)
+    session.element_spec = dataset.element_spec
+    until = time.perf_counter() + seconds
+    found = Look(session, job_of(request), batch, Missing("not run"), replayed, until).facts()
+    assert isinstance(found, ModelFacts)
+    return found
+
+
+class Gan(keras.Model):
+    """Two models and two optimizers, kept in a dict and in attributes; it can't be called."""
+
+    def __init__(self) -> None:
+        """Make the parts."""
+        super().__init__()
+        self.nets = {"make": keras.layers.Dense(jobs.FEATURES, name="make"), "judge": keras.layers.Dense(1)}
+        self.words = keras.layers.Embedding(10, 4)
+
+    def compile(self, **options: Any) -> None:
+        """Take two optimizers."""
+        super().compile(**options)
+        self.first, self.second = keras.optimizers.Adam(), keras.optimizers.SGD()
+        self.seen = keras.metrics.Mean(name="seen")
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """Train one after the other."""
+        x, _ = data
+        for optimizer, name in ((self.first, "make"), (self.second, "judge")):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(self.nets["judge"](self.nets["make"](x)))
+            variables = self.nets[name].trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        self.seen.update_state(loss)
+        return {"seen": self.seen.result()}
+
+
+def gan() -> Any:
+    """Give one that is ready to be trained."""
+    model = Gan()
+    model.words.build()
+    model.nets["make"].build((None, jobs.FEATURES))
+    model.nets["judge"].build((None, jobs.FEATURES))
+    model.compile()
+    return model
+
+
+def accumulating() -> Any:
+    """Give a model that applies every third gradient."""
+    return jobs.tiny_model(optimizer=keras.optimizers.Adam(gradient_accumulation_steps=3))
+
+
+def legacy() -> Any:
+    """Give a model of tf_keras with a loop in a layer."""
+    rows = tf_keras.layers.Lambda(lambda x: tf.map_fn(tf.nn.softmax, x), name="rows")
+    model = tf_keras.Sequential([tf_keras.Input((jobs.FEATURES,)), rows, tf_keras.layers.Dense(1)])
+    model.compile("adam", "mse", metrics=["mae"])
+    return model
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "two optimizers": gan,
+    "own train step": lambda: jobs.compiled(jobs.OwnStep(), metrics=None),
+    "gradient accumulation": accumulating,
+    "several steps a call": lambda: jobs.tiny_model(steps_per_execution=2),
+    "XLA": lambda: jobs.tiny_model(jit_compile=True),
+    "tf_keras": legacy,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_kinds_of_models(kind: str, tmp_path: Path) -> None:
+    """Layers and optimizers are there; the train function and the metrics stay the model's own."""
+    model = KINDS[kind]()
+    found = looked_at(model, jobs.batches(None), tmp_path, seconds=2.5)
+    assert found.layers
+    assert found.optimizers
+    assert found.graph_missing == ""
+    assert model.train_function is not None
+    assert not any(
+        "update_state" in vars(metric) for metric in model.metrics if isinstance(metric, keras.Metric)
+    )
+    if kind == "two optimizers":
+        assert {each.cls for each in found.optimizers} >= {"Adam", "SGD"}
+        assert "never calls the model" in found.batch_missing
+    if kind == "tf_keras":
+        assert {(loop.kind, loop.layer) for loop in found.loops} == {("map_fn", "rows")}
+        assert all(isinstance(loop.alone, Quantity) for loop in found.loops), found.times_missing
+    if found.metrics:
+        assert isinstance(found.metric_cost, MetricCost), found.metric_cost
+
+
+def test_an_eager_step_and_one_of_the_callers_own(tmp_path: Path) -> None:
+    """Facts without a run are there, and why the others are not."""
+    eager = looked_at(jobs.tiny_model(run_eagerly=True), jobs.batches(None), tmp_path)
+    assert eager.layers
+    assert eager.graph_missing == "an eager step has no graph"
+    assert isinstance(eager.metric_cost, Missing)
+    model = jobs.tiny_model()
+
+    @tf.function(autograph=False)
+    def step(batch: Any) -> Any:
+        return tf.map_fn(tf.nn.relu, model(batch[0]))
+
+    own = looked_at(model, jobs.batches(None), tmp_path, step=step)
+    assert own.graph_missing == ""
+    assert [loop.kind for loop in own.loops] == ["map_fn"]
+
+
+def test_without_a_replay_or_time_facts_stay(tmp_path: Path) -> None:
+    """What needs a run says what was missing."""
+    missing = looked_at(jobs.tiny_model(), jobs.batches(None), tmp_path, replayed=Missing("no batch came"))
+    assert missing.layers
+    assert missing.graph_missing == missing.times_missing == "no batch came"
+    late = looked_at(jobs.tiny_model(), jobs.batches(None), tmp_path, seconds=-1.0)
+    assert late.layers
+    assert "budget" in late.graph_missing
+
+
+def test_a_large_table_is_seen_to_be_updated_as_a_whole(tmp_path: Path) -> None:
+    """By Adam, and not by SGD."""
+    x = np.tile(np.arange(20, dtype="int32"), (16, 1))
+    dataset = tf.data.Dataset.from_tensor_slices((x, np.ones((16, 1), "float32"))).batch(8).repeat()
+    for optimizer, whole in (("adam", True), ("sgd", False)):
+        model = keras.Sequential(
+            [keras.Input((20,), dtype="int32"), keras.layers.Embedding(20_000, 4), keras.layers.Flatten(),
+             keras.layers.Dense(1)]
+        )  # fmt: skip
+        model.compile(optimizer, "mse")
+        (table,) = looked_at(model, dataset, tmp_path).embeddings
+        assert bool(table.whole_ops) is whole
+        assert isinstance(table.alone, Quantity) is whole
+        assert table.rows_used == Quantity(20.0, "rows", source="one batch")

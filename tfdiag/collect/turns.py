@@ -1,0 +1,74 @@
+"""Two ways to make a step, timed by turns, so that a slow moment of the machine falls on both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfdiag import stats
+
+__all__ = ["by_turns", "seconds_needed"]
+
+_STRETCH_S = 0.02
+_MOST_IN_A_STRETCH = 50
+_LEAST = 6
+_MOST = 40
+_CLEAR = 0.01
+"""Of a call: once the difference is known this well, it is known well enough."""
+
+
+def by_turns(
+    first: Callable[[], Any],
+    second: Callable[[], Any],
+    *,
+    call_s: float,
+    until: float,
+    clock: Callable[[], float],
+    should_stop: Callable[[], bool],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Time stretches of calls of each; the entries are the mean calls of stretches that lie side by side."""
+    size = _size(call_s)
+    for call in (first, second):
+        _wait_for(call())
+    found: tuple[list[float], list[float]] = ([], [])
+    while len(found[0]) < _MOST and not should_stop():
+        order = (0, 1) if len(found[0]) % 2 else (1, 0)
+        for which in order:
+            found[which].append(_stretch((first, second)[which], size, clock))
+        done = len(found[0])
+        if done >= _LEAST and (clock() >= until or _clear(*found)):
+            break
+        if done >= 3 and clock() >= until:
+            break
+    return tuple(found[0]), tuple(found[1])
+
+
+def seconds_needed(call_s: float) -> float:
+    """Say how long it takes at least to time two calls by turns."""
+    return (2 * _LEAST * _size(call_s) + 2) * call_s
+
+
+def _size(call_s: float) -> int:
+    return max(1, min(_MOST_IN_A_STRETCH, math.ceil(_STRETCH_S / max(call_s, 1e-6))))
+
+
+def _stretch(call: Callable[[], Any], size: int, clock: Callable[[], float]) -> float:
+    begin = clock()
+    for _ in range(size):
+        _wait_for(call())
+    return (clock() - begin) / size
+
+
+def _clear(first: list[float], second: list[float]) -> bool:
+    difference = stats.mean(np.array(first) - np.array(second))
+    return difference.high - difference.low < 2 * _CLEAR * float(np.mean(first))
+
+
+def _wait_for(logs: Any) -> None:
+    """Make sure that an accelerator has finished what was dispatched."""
+    for value in logs.values() if isinstance(logs, dict) else [logs]:
+        if hasattr(value, "numpy"):
+            value.numpy()

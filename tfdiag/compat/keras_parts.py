@@ -1,0 +1,157 @@
+"""The door to the parts of a Keras or tf_keras model: layers, optimizers, metrics, and what a layer is given.
+
+Private names and where they were seen, with what happens when they are gone:
+
+- `Layer._flatten_layers(include_self=, recursive=)` (Keras 3.3 to 3.15, tf_keras 2.16 to 2.21): only layers
+  in the model's own list are known.
+- `Model._compile_metrics`, `._loss_tracker` and `._compile_loss` (Keras 3.3 to 3.15), `.compiled_metrics`
+  (tf_keras 2.16 to 2.21): metrics that were compiled can't be told from others.
+- `Functional.input_spec` can be set (Keras 3.3 to 3.15, tf_keras 2.16 to 2.21): a model with a fixed length
+  can't be called with another, and how its step depends on the length is `Missing`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tfdiag.compat.keras import flavour
+from tfdiag.compat.tensorflow import tensorflow
+
+__all__ = [
+    "any_length", "class_names", "compiled_losses", "compiled_metrics", "layers_within", "optimizers_of",
+    "own_train_function", "watched_calls", "without_metrics",
+]  # fmt: skip
+
+_OPTIMIZERS = ("BaseOptimizer", "Optimizer", "OptimizerV2", "_BaseOptimizer")
+_ABSENT = object()
+
+
+def class_names(thing: Any) -> tuple[str, ...]:
+    """Give the names of a thing's class and of those it derives from, its own first."""
+    return tuple(cls.__name__ for cls in type(thing).__mro__)
+
+
+def layers_within(layer: Any) -> tuple[Any, ...]:
+    """List the layers that a layer or a model holds directly."""
+    walk = getattr(layer, "_flatten_layers", None)
+    try:
+        if walk is not None:
+            return tuple(walk(include_self=False, recursive=False))
+        return tuple(layer.layers)
+    except (AttributeError, TypeError, ValueError):
+        return tuple(getattr(layer, "layers", None) or ())
+
+
+def optimizers_of(model: Any) -> tuple[Any, ...]:
+    """List the optimizers that a model holds: that of `compile`, and those of its own train step."""
+    held = [getattr(model, "optimizer", None), *vars(model).values()]
+    found: dict[int, Any] = {}
+    for thing in held:
+        if thing is not None and not set(_OPTIMIZERS).isdisjoint(class_names(thing)):
+            found[id(thing)] = thing
+    return tuple(found.values())
+
+
+def compiled_metrics(model: Any) -> tuple[Any, ...]:
+    """List the metrics that a step updates, beside those that only keep the loss."""
+    losses = {id(getattr(model, "_loss_tracker", None))}
+    losses.update(id(each) for each in getattr(getattr(model, "_compile_loss", None), "metrics", None) or ())
+    losses.update(id(each) for each in getattr(getattr(model, "compiled_loss", None), "metrics", None) or ())
+    found: dict[int, Any] = {}
+    for metric in getattr(model, "metrics", None) or ():
+        inner = getattr(metric, "metrics", None) if "CompileMetrics" in class_names(metric) else None
+        for each in (metric,) if inner is None else inner:
+            if id(each) not in losses:
+                found[id(each)] = each
+    return tuple(found.values())
+
+
+def compiled_losses(model: Any) -> tuple[Any, ...]:
+    """List what was given to `compile` as losses: names, functions, objects."""
+    given = getattr(model, "loss", None)
+    return tuple(each for each in tensorflow().nest.flatten(given) if each is not None)
+
+
+def own_train_function(model: Any) -> Any:
+    """Build a train function of the model beside the one that it has."""
+    kept = getattr(model, "train_function", None)
+    model.train_function = None
+    try:
+        built = model.make_train_function()
+        return built if built is not None else model.train_function
+    finally:
+        model.train_function = kept
+
+
+@contextlib.contextmanager
+def _methods(changes: list[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Give objects other methods for a while; past what their classes do when an attribute is set."""
+    before = [(vars(thing), name, vars(thing).get(name, _ABSENT)) for thing, name, _ in changes]
+    try:
+        for thing, name, method in changes:
+            vars(thing)[name] = method
+        yield
+    finally:
+        for attributes, name, value in before:
+            if value is _ABSENT:
+                attributes.pop(name, None)
+            else:
+                attributes[name] = value
+
+
+def without_metrics(metrics: tuple[Any, ...]) -> contextlib.AbstractContextManager[None]:
+    """Make metrics do nothing: a step that is traced meanwhile has none of their ops."""
+    tf = tensorflow()
+
+    def update(*_: Any, **__: Any) -> None:
+        return None
+
+    def result() -> Any:
+        return tf.constant(0.0)
+
+    changes: list[tuple[Any, str, Callable[..., Any]]] = []
+    for metric in metrics:
+        changes += [(metric, "update_state", update), (metric, "result", result)]
+    return _methods(changes)
+
+
+def watched_calls(
+    layers: list[Any], see: Callable[[Any, Any], None]
+) -> contextlib.AbstractContextManager[None]:
+    """Tell `see` what each of these layers is given while the context lasts."""
+
+    def watching(layer: Any) -> Callable[..., Any]:
+        call = layer.call
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            given = args[0] if args else next(iter(kwargs.values()), None)
+            see(layer, given)
+            return call(*args, **kwargs)
+
+        return watched
+
+    return _methods([(layer, "call", watching(layer)) for layer in layers])
+
+
+@contextlib.contextmanager
+def any_length(model: Any) -> Iterator[None]:
+    """Let a model take inputs of another length than it was made for, as far as its layers can."""
+    models, waiting = [], [model]
+    while waiting:
+        layer = waiting.pop()
+        if "Functional" in class_names(layer) and flavour(layer):
+            models.append(layer)
+        waiting.extend(inner for inner in layers_within(layer) if inner is not layer)
+    before = [(vars(each), vars(each).get("_manual_input_spec", _ABSENT)) for each in models]
+    try:
+        for attributes, _ in before:
+            attributes["_manual_input_spec"] = None
+        yield
+    finally:
+        for attributes, value in before:
+            if value is _ABSENT:
+                attributes.pop("_manual_input_spec", None)
+            else:
+                attributes["_manual_input_spec"] = value
