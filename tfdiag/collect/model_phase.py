@@ -131,6 +131,7 @@ class Look:
 
     @functools.cached_property
     def step(self) -> Any:
+        """Give the train function, or the caller's own step."""
         own = self.request.train_step
         return keras.make_train_function(self.request.model) if own is None else own
 
@@ -139,6 +140,7 @@ class Look:
 
     @functools.cached_property
     def call(self) -> Callable[[], Any]:
+        """Give one call of it on the batch that was kept."""
         step = self.step
         if self.request.train_step is not None:
             return lambda: step(self.batch)
