@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tfdiag.collect import phases
+from tfdiag.collect.compiling import compiled_calls, measure_compiling
 from tfdiag.collect.environment import read_environment
+from tfdiag.collect.hosting import host_work
 from tfdiag.collect.job import batch_facts, batch_tensors, job_of, notes_of
 from tfdiag.collect.live import LiveRun
 from tfdiag.collect.pipeline import describe_pipeline
@@ -29,6 +31,7 @@ from tfdiag.collect.snapshot import Snapshot
 from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras
+from tfdiag.model.compilation import Compilation
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.measurements import Environment, InputAlone, Job, Live, Measurements, Overhead, Replay
 from tfdiag.model.pipeline import Pipeline
@@ -72,6 +75,7 @@ def _collected(
     finally:
         if session.tracer.running:
             session.tracer.stop()
+        session.unwatch()
         _clean_up(session, worker, snapshot)
 
 
@@ -115,6 +119,7 @@ def _measured(
     replayed: Replay | Missing = Missing("the budget was used up by the job itself")
     device: DeviceTrace | Missing = Missing("the budget was used up by the job itself")
     placement: Placement | Missing = Missing("the budget was used up before ops were placed")
+    compilation: Compilation | Missing | None = None
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -128,6 +133,8 @@ def _measured(
                     device = phases.trace_batch(session, worker, batch)
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
+                compilation = measure_compiling(session, worker, job, batch)
+                live = compiled_calls(live, compilation, replayed)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -162,6 +169,10 @@ def _measured(
         device=device,
         gpu=gpus.telemetry(),
         placement=placement,
+        host_work=host_work(session),
+        compilation=compilation
+        if compilation is not None
+        else (session.traces.found() if session.traces is not None else Missing("the job did not run")),
     )
 
 

@@ -19,6 +19,6 @@ class Change:
 
     kind: ChangeKind
     value: bool | int | str | None = None
-    """What it is in the changed job: steps in a call, rows in a batch, the name of a policy or an optimizer."""
+    """What it is in the changed job: steps in a call, rows in a batch, name of a policy or an optimizer."""
     target: str = ""
     """What is changed, where there may be several: a metric, a callback."""

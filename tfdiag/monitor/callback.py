@@ -17,6 +17,7 @@ from tfdiag.collect.pipeline import describe_pipeline
 from tfdiag.collect.recorder import Recorder
 from tfdiag.compat import keras
 from tfdiag.errors import TfdiagError, UsageError
+from tfdiag.model.host import HostWork
 from tfdiag.model.measurements import Measurements, Overhead
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.monitor.log import ReportLog
@@ -28,6 +29,7 @@ __all__ = ["DiagnosticsCallback"]
 _logger = logging.getLogger("tfdiag")
 _NO_REPLAY = "the callback only watches: nothing is replayed beside the caller's training"
 _NO_TELEMETRY = "the callback does not watch the GPUs"
+_UNWATCHED = "the callback times hooks as a whole, and replaces nothing in TensorFlow"
 
 
 class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras is untyped
@@ -98,6 +100,8 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
                 per_step_s=recorder.overhead(),
             ),
             gpu=Missing(_NO_TELEMETRY),
+            host_work=HostWork(tuple(recorder.facts), unwatched=_UNWATCHED),
+            compilation=Missing(_UNWATCHED),
         )  # fmt: skip
         analysis = analyse(measurements)
         outcome = run_checks(analysis, self._ignore)

@@ -14,6 +14,7 @@ from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
+from tfdiag.render.compilation import compilation_lines
 from tfdiag.render.device import device_lines
 from tfdiag.render.format import (
     clean,
@@ -158,6 +159,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "On the device": device_lines(measured.device),
         "GPU": gpu_lines(measured),
         "Where ops run": placement_lines(measured.placement),
+        "Traces and compilation": compilation_lines(measured.compilation),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)

@@ -251,5 +251,7 @@ def test_a_plain_value_of_another_type_is_refused() -> None:
     """Neither side takes what JSON could not give back."""
     with pytest.raises(TypeError, match=r"got 0\.5"):
         encode(Change("policy", 0.5))  # type: ignore[arg-type]  # the point
-    with pytest.raises(ReportError, match=r"^value: expected true or false or an integer or a string or null"):
+    with pytest.raises(
+        ReportError, match=r"^value: expected true or false or an integer or a string or null"
+    ):
         decode(Change, {"kind": "policy", "value": []})

@@ -1,0 +1,21 @@
+"""What a job with a known cause consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StepJob:
+    """A job, and what is wrong with it."""
+
+    name: str
+    make: Callable[[], tuple[Any, Any, dict[str, Any]]]
+    """Gives model, dataset and the keyword arguments for `diagnose`."""
+    expected: str
+    """The check that must find it; empty for a healthy one."""
+    cost_s: float | None = None
+    """What the cause costs in a step, where that is known."""
+    budget_s: float = 20.0
