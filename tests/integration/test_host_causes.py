@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import tfdiag
 from benchmarks.step_jobs import host
+from tests.integration import jobs
 from tests.integration.expectations import is_sound
 from tests.traces_left import leaves_no_trace
 from tfdiag.model.quantity import Quantity
@@ -54,12 +55,12 @@ def test_saving_summaries_and_a_callback_in_a_list_are_three_findings(tmp_path: 
     callbacks = [
         keras.callbacks.CallbackList([listed], model=model),
         keras.callbacks.ModelCheckpoint(
-            str(tmp_path / "best.weights.h5"), save_weights_only=True, save_freq=1
+            str(tmp_path / "best.weights.h5"), save_weights_only=True, save_freq=10
         ),
         host._callback(on_train_batch_end=timed("writes", write)),
     ]
     with leaves_no_trace(model, dataset=data):
-        report = tfdiag.diagnose(model, data, fit_kwargs={"callbacks": callbacks}, budget=8)
+        report = tfdiag.diagnose(model, data, fit_kwargs={"callbacks": callbacks}, steps=80, budget=12)
     is_sound(report, batch_size=128)
     assert report.verdict.code == "host-bound"
     causes = found(report)
@@ -79,7 +80,7 @@ def test_saving_summaries_and_a_callback_in_a_list_are_three_findings(tmp_path: 
 def test_a_python_number_that_changes_is_named() -> None:
     """A rate that is passed as a Python float is traced in each step, which is said with its name."""
     _, data, planted = host.python_float()
-    report = tfdiag.diagnose(None, data, **planted, budget=4)
+    report = tfdiag.diagnose(None, data, **planted, steps=40, budget=15)
     assert report.verdict.code == "compile-bound"
     assert set(found(report)) == {"retracing"}
     assert "rate is a Python value that changes" in found(report)["retracing"].title
@@ -88,7 +89,8 @@ def test_a_python_number_that_changes_is_named() -> None:
 def test_xla_compiles_for_each_length() -> None:
     """Batches of ever new lengths are compiled ever again, and the time for one was measured."""
     model, data, planted = host.xla_of_many_shapes()
-    report = tfdiag.diagnose(model, data, **planted, budget=9)
+    # Without tuning its iterator is taken down at once.
+    report = tfdiag.diagnose(model, jobs.no_autotune(data), **planted, steps=8, budget=16)
     assert report.verdict.code == "compile-bound"
     cause = found(report)["xla-recompiling"]
     once = next(each.quantity for each in cause.evidence if each.name == "compiling one new shape")
@@ -99,7 +101,7 @@ def test_xla_compiles_for_each_length() -> None:
 def test_one_more_trace_at_the_end_of_an_epoch_is_healthy() -> None:
     """The last batch is smaller, so the step is traced twice and never again."""
     _, data, planted = host.last_batch_is_smaller()
-    report = tfdiag.diagnose(None, data, **planted, budget=4)
+    report = tfdiag.diagnose(None, data, **planted, steps=160, budget=15)
     assert found(report) == {}
     traces = [each for each in report.measurements.compilation.traces if each.during == "step"]
     assert [(each.cause, each.argument) for each in traces] == [("first", ""), ("shape", "x")]
@@ -114,9 +116,10 @@ def test_cheap_hooks_and_short_validation_are_healthy(tmp_path: Path) -> None:
     ]
     report = tfdiag.diagnose(
         host._model(),
-        host._data(400),
-        fit_kwargs={"callbacks": callbacks, "validation_data": host._data(20)},
-        budget=5,
+        host._data(200),
+        fit_kwargs={"callbacks": callbacks, "validation_data": host._data(8)},
+        steps=420,
+        budget=15,
     )
     assert found(report) == {}
 
@@ -124,7 +127,7 @@ def test_cheap_hooks_and_short_validation_are_healthy(tmp_path: Path) -> None:
 def test_validation_goes_over_its_data_again_and_again() -> None:
     """Steps that were counted in samples are told from the length of the data before it repeats."""
     model, data, planted = host.validation_steps_in_samples()
-    report = tfdiag.diagnose(model, data, **planted, budget=6)
+    report = tfdiag.diagnose(model, data, **planted, steps=160, budget=15)
     cause = found(report)["validation-dominates"]
     passes = next(each.quantity for each in cause.evidence if each.name == "passes over its data")
     assert isinstance(passes, Quantity)

@@ -393,6 +393,11 @@ def _validation(runs: tuple[ValidationRun, ...], job: Job) -> tuple[float, str]:
     complete = [run for run in runs if run.complete]
     if complete:
         # The first one traces the test function, which later ones do not.
+        only, rate = complete[0], complete[0].steady_call_s
+        if len(complete) == 1 and isinstance(rate, Quantity):
+            # Nothing came after it that was not traced in its first call; its other calls tell.
+            whole = only.end_s - only.begin_s
+            return min(whole, whole - only.in_calls_s + only.calls * rate.value) / freq, ""
         steady = complete[1:] or complete
         return float(np.mean([run.end_s - run.begin_s for run in steady])) / freq, ""
     run = runs[-1]

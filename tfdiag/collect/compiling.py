@@ -41,12 +41,10 @@ def measure_compiling(session: Session, worker: Worker, job: Job, batch: Any) ->
     session.say("compiling the step for another shape")
     with session.phase("compilation"):
         until = session.deadline.share(_SHARE, _AT_MOST_S)
-        result: tuple[tuple[BatchShape, ...], Maybe] | Missing = session.guarded(
-            worker, lambda: _measure(session, batch, until), "compiling another shape"
+        result: Compilation | Missing = session.guarded(
+            worker, lambda: _measure(session, found, batch, until), "compiling another shape"
         )
-    if isinstance(result, Missing):
-        return replace(found, xla_compile=result)
-    return replace(found, shapes=result[0], xla_compile=result[1])
+    return replace(found, xla_compile=result) if isinstance(result, Missing) else result
 
 
 def compiled_calls(live: Live, compilation: Compilation | Missing, replayed: Replay | Missing) -> Live:
@@ -76,10 +74,16 @@ def unknown_dimensions(spec: Any) -> bool:
     return any(None in (getattr(part, "shape", None) or ()) for part in flat if hasattr(part, "shape"))
 
 
-def _measure(session: Session, batch: Any, until: float) -> tuple[tuple[BatchShape, ...], Maybe]:
+def _measure(session: Session, found: Compilation, batch: Any, until: float) -> Compilation:
     clock = session.request.clock
     shapes = _shapes(session, clock() + 0.4 * (until - clock()))
-    return _counted(shapes), _probe(session, batch, shapes, until)
+    return replace(
+        found,
+        shapes=_counted(shapes),
+        different=len({tuple(each) for each in shapes}),
+        looked=len(shapes),
+        xla_compile=_probe(session, batch, shapes, until),
+    )
 
 
 def _shapes(session: Session, until: float) -> list[list[tuple[int, ...]]]:

@@ -146,7 +146,10 @@ def cardinality(dataset: Any) -> int | None:
 
 
 def one_pass(dataset: Any) -> int | None:
-    """Give the elements of one pass over the data, where the dataset repeats them; None when unknown."""
+    """Give the elements of one pass, also where the dataset repeats its data for ever; None when unknown."""
+    whole = cardinality(dataset)
+    if whole != -1:
+        return whole
     rows, current = 1, dataset
     for _ in range(_STAGES_AT_MOST):
         name = type(current).__name__
@@ -163,8 +166,7 @@ def one_pass(dataset: Any) -> int | None:
                 return None
             rows *= int(known)
         current = inputs[0]
-    count = cardinality(dataset)
-    return None if count is None or count < 0 else count
+    return None
 
 
 _STAGES_AT_MOST = 100

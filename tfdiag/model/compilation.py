@@ -53,6 +53,10 @@ class Compilation:
     missing: str = ""
     """Why traces could not be watched; empty where they were."""
     shapes: tuple[BatchShape, ...] = ()
-    """Shapes of batches, where XLA compiles the step and they may differ."""
+    """Shapes of batches, where XLA compiles the step and they may differ: the most frequent ones."""
+    different: int = 0
+    """How many shapes there were in all."""
+    looked: int = 0
+    """Among how many batches."""
     xla_compile: Maybe = Missing("XLA does not compile the step")
     """What a batch of a shape takes longer that the step has not seen, at its first time."""

@@ -28,5 +28,5 @@ def compilation_lines(found: Compilation | Missing) -> Iterator[tuple[str, str]]
         text = f"traced {len(traces)} times, {duration(took)} in all; {clean(latest.argument)} was "
         yield clean(function), f"{text}{clean(latest.before)}, then {clean(latest.after)}"
     if isinstance(found.xla_compile, Quantity):
-        shapes = f"; batches had {len(found.shapes)} shapes" if found.shapes else ""
+        shapes = f"; {found.looked} batches had {found.different} shapes" if found.shapes else ""
         yield "XLA, for a new shape", f"{quantity(found.xla_compile)}{shapes}"

@@ -25,5 +25,7 @@ def test_the_latest_difference_is_shown():
 def test_what_xla_takes_for_a_shape():
     """The time of a new shape, and how many there were."""
     shapes = (BatchShape("(8, 4)", 3), BatchShape("(7, 4)", 1))
-    (line,) = compilation_lines(Compilation(shapes=shapes, xla_compile=Quantity(0.05, "s")))
-    assert line == ("XLA, for a new shape", "50.0 ms; batches had 2 shapes")
+    (line,) = compilation_lines(
+        Compilation(shapes=shapes, different=2, looked=4, xla_compile=Quantity(0.05, "s"))
+    )
+    assert line == ("XLA, for a new shape", "50.0 ms; 4 batches had 2 shapes")

@@ -45,7 +45,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     steady = analysis.steady
     live = analysis.measurements.live
     assert not isinstance(live, Missing)
-    seconds = max(0.0, steady.compile_s - steady.xla_s) / live.steps_per_call
+    seconds = max(0.0, compiled.value - steady.xla_s / live.steps_per_call)
     count = steady.traces - steady.xla_calls
     cost = analysis.share(seconds)
     if not count or not analysis.crosses(cost, facts.COST_SHARE):

@@ -46,7 +46,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     once = found.xla_compile
     steady = analysis.steady
     if isinstance(once, Missing):
-        if len(found.shapes) > 1:
+        if found.different > 1:
             raise Undecided(f"what a new shape costs is not known: {once.reason}")
         return
     seconds = steady.xla_s / live.steps_per_call
@@ -68,8 +68,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         ),
     ]
     if shapes:
-        looked = sum(each.count for each in found.shapes)
-        number = Quantity(float(len(shapes)), "shapes", source=f"of {looked} batches of the input")
+        number = Quantity(float(found.different), "shapes", source=f"of {found.looked} batches of the input")
         evidence.append(Evidence("different shapes", number))
     yield Result(
         Finding(

@@ -36,13 +36,14 @@ def run(analysis: Analysis) -> Iterator[Result]:
     """Fire when waiting for values costs a share of the step worth naming."""
     facts.watched(analysis)
     known = analysis.measurements.host_work
+    job = analysis.measurements.job
     if isinstance(known, Missing):
+        if job.loop != "custom" and not job.callbacks:
+            return  # nobody is there who could ask for values
         raise Undecided(f"waits for values are not told apart: {known.reason}")
     if "sync" not in known.watched:
-        if analysis.measurements.job.loop != "custom" and not any(
-            each.batch_hook for each in known.callbacks
-        ):
-            return  # nobody is there who could ask for values
+        if job.loop != "custom" and not any(each.batch_hook for each in known.callbacks):
+            return
         raise Undecided(f"waits for values were not watched: {known.unwatched}")
     found = hosted.syncs(analysis)
     if found.asked < hosted.SYNCS_LEAST:

@@ -32,7 +32,7 @@ def compiling(share: float, count: int = 8, **parts: Any) -> dict[str, Any]:
         "extra": dict.fromkeys(calls, each),
         "live": {"compiled": calls},
         "job": {"jit_compile": True},
-        "compilation": Compilation(shapes=SHAPES, xla_compile=Quantity(each, "s")),
+        "compilation": Compilation(shapes=SHAPES, different=4, looked=5, xla_compile=Quantity(each, "s")),
         **parts,
     }
 
@@ -69,5 +69,5 @@ def test_says_nothing_of_other_jobs():
 
 def test_what_was_not_tried_is_open():
     """Different shapes that could not be tried may cost a lot."""
-    untried = Compilation(shapes=SHAPES, xla_compile=Missing("no time was left"))
+    untried = Compilation(shapes=SHAPES, different=4, looked=5, xla_compile=Missing("no time was left"))
     assert "no time was left" in not_run(CHECK, **compiling(0.3, compilation=untried))

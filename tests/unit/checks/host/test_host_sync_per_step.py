@@ -80,4 +80,6 @@ def test_unwatched_it_is_open_only_where_somebody_could_ask():
     unwatched = HostWork((HOOK,), unwatched="nothing is replaced")
     assert "nothing is replaced" in not_run(CHECK, host_work=unwatched)
     assert not results(CHECK, host_work=HostWork((), unwatched="nothing is replaced"))
-    assert "not looked at" in not_run(CHECK, host_work=Missing("callbacks were not looked at"))
+    gone = Missing("callbacks were not looked at")
+    assert "not looked at" in not_run(CHECK, host_work=gone, job={"callbacks": ("Mine",)})
+    assert not results(CHECK, host_work=gone)
