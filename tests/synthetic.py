@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from tfdiag.analyse.analysis import Analysis, analyse
+from tfdiag.model.compilation import Compilation
 from tfdiag.model.compute import Compute
 from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.host import HostTelemetry
+from tfdiag.model.host_work import HostWork
 from tfdiag.model.layers import ModelFacts
 from tfdiag.model.measurements import (
+    LOOP,
     BoundaryEvent,
     CallbackTime,
     Device,
@@ -129,6 +132,12 @@ class Synthetic:
     step_devices: StepOnDevices | Missing = Missing("the step was not run on other devices")
     model: ModelFacts | Missing = _PLAIN
     """What the model consists of: nothing worth a word."""
+    did: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Callback to what it does each time it runs, by fields of `CallbackTime`."""
+    loop_did: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The same for the loop itself after each call, by `logs` and `step`; `logs` takes time between calls."""
+    host_work: HostWork | Missing = Missing("callbacks were not looked at")
+    compilation: Compilation | Missing = Missing("traces were not watched")
     job: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Job` that differ from those of a plain Keras job on a tf.data.Dataset."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -153,6 +162,8 @@ class Synthetic:
             scaling=self.scaling,
             step_devices=self.step_devices,
             model=self.model,
+            host_work=self.host_work,
+            compilation=self.compilation,
         )
 
     @property
@@ -248,6 +259,9 @@ class Synthetic:
                 call += 1
                 for name, seconds in self.callbacks.items():
                     spend(name, "on_train_batch_end", seconds)
+                for method, each in self.loop_did.items():
+                    fetching = each["sync_s"] if method == "logs" else 0.0
+                    spend(LOOP, method, fetching)
                 clock += self.loop
             if epoch == self.epochs - 1 and not self.ends:
                 break
@@ -268,7 +282,20 @@ class Synthetic:
             "steps_per_call": self.steps_per_call,
             "wait_missing": "" if self.waits else "the runtime keeps no model of this pipeline",
             "callbacks": tuple(
-                CallbackTime(name, method, block * _BLOCK, min(_BLOCK, call - block * _BLOCK), int(n), total)
+                CallbackTime(
+                    name,
+                    method,
+                    block * _BLOCK,
+                    min(_BLOCK, call - block * _BLOCK),
+                    int(n),
+                    total,
+                    **{
+                        key: n * value
+                        for key, value in (self.loop_did if name == LOOP else self.did)
+                        .get(method if name == LOOP else name, {})
+                        .items()
+                    },
+                )
                 for (name, method, block), (n, total) in rows.items()
             ),
             "events": tuple(events),

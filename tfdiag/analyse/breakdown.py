@@ -13,7 +13,7 @@ from tfdiag.analyse.estimated import estimated
 from tfdiag.analyse.steady import Boundary, Steady
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.estimates import DeviceEstimates
-from tfdiag.model.measurements import InputAlone, Measurements, Replay, Traced
+from tfdiag.model.measurements import LOOP, InputAlone, Measurements, Replay, Traced
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Bounds, HostItem, Step
@@ -24,6 +24,7 @@ __all__ = ["InputFacts", "ReplayFacts", "bounds_of", "break_down", "input_facts"
 _WAIT_OVER_ALONE = 1.5
 """How much longer a batch may take beside a running step than alone."""
 _STRETCH_LEAST = 5
+_MOSTLY = 0.5
 _LEFT = 0.02
 """Of a replayed call, at least this much is no copy."""
 _NEEDS_DEVICE = "dispatch is told from what a device computes by its trace only"
@@ -151,8 +152,10 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
             wait.count,
         )
     compiled: Maybe = Quantity(steady.compile_s, "s", source="calls that traced", count=steady.traces)
-    if job.run_eagerly or job.loop == "custom":
+    if (job.run_eagerly or job.loop == "custom") and not traces_known(measurements):
         compiled = Missing("traces are not counted in this kind of loop")
+    elif steady.traces - steady.xla_calls > _MOSTLY * steady.calls:
+        launch, compiled = _first_runs(launch, compiled, replay)
     crossing = Missing(_NO_BUS if not _accelerated(measurements) else _untraced(traced))
     segments: dict[str, Maybe] = {
         "input_wait": wait,
@@ -204,6 +207,31 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
             else measurements.input_alone
         ),
     )
+
+
+def _first_runs(launch: Maybe, compiled: Maybe, replay: ReplayFacts | Missing) -> tuple[Maybe, Maybe]:
+    """Count what the first run of a graph takes as compiling, where hardly a graph is run twice.
+
+    The replay then traces as well, so that its dispatch is not that of a graph; that of an empty one is.
+    """
+    if isinstance(launch, Missing) or isinstance(compiled, Missing):
+        return launch, compiled
+    if isinstance(replay, Missing) or isinstance(replay.empty, Missing):
+        return launch, compiled
+    first = max(0.0, launch.value - replay.empty.value)
+    return (
+        Quantity(launch.value - first, "s", origin="estimated", source="a call of an empty function"),
+        replace(
+            compiled, value=compiled.value + first, origin="estimated",
+            source="calls that traced, with the first run of each graph",
+        ),
+    )  # fmt: skip
+
+
+def traces_known(measurements: Measurements) -> bool:
+    """Say whether each trace of a function was seen, whoever called it."""
+    found = measurements.compilation
+    return not isinstance(found, Missing) and not found.missing
 
 
 def _traced(measurements: Measurements, steady: Steady) -> Call | Missing:
@@ -385,6 +413,16 @@ def _host_items(
                 Quantity(share.per_call_s, "s", source="timed in fit", count=share.count),
             )
         )
+    for did in steady.did:
+        if did.callback == LOOP and did.method == "logs":
+            spent += did.total_s
+            items.append(
+                HostItem(
+                    "fetching logs",
+                    Quantity(did.total_s, "s", source="timed where Keras asks for values", count=did.count),
+                    "the values of each batch, which a callback with a batch hook makes fit wait for",
+                )
+            )
     # Clock readings sit a little outside of each other: the rest may come out below zero by a hair.
     scale = 1.0 if spent <= steady.between.value or spent == 0 else steady.between.value / spent
     if scale != 1.0:
@@ -417,7 +455,17 @@ def _host_items(
                     source="validation",
                     count=boundary.epochs,
                 ),
-                boundary.validation_note,
+                "; ".join(part for part in (boundary.validation_note, _split(boundary)) if part),
+            )
+        )
+    if boundary.metrics_s:
+        spent = min(boundary.metrics_s, rest)
+        rest -= spent
+        items.append(
+            HostItem(
+                "metrics",
+                Quantity(spent * per_call, "s", source="timed in fit", count=boundary.epochs),
+                "results and reset at the ends of epochs, spread over their steps",
             )
         )
     for name, method, seconds in boundary.callbacks:
@@ -444,6 +492,14 @@ def _host_items(
         )
     )
     return items
+
+
+def _split(boundary: Boundary) -> str:
+    """Say in shares what the time of validation goes into."""
+    if not boundary.validation_parts or boundary.validation_s <= 0:
+        return ""
+    parts = ((name, seconds / boundary.validation_s) for name, seconds in boundary.validation_parts)
+    return ", ".join(f"{name} {share:.0%}" for name, share in parts if share >= 0.005)
 
 
 def bounds_of(

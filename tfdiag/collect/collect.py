@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from tfdiag.collect import compute_phases, phases
+from tfdiag.collect.compiling import compiled_calls, measure_compiling
+from tfdiag.collect.hosting import host_work
 from tfdiag.collect.job import batch_facts, batch_tensors
 from tfdiag.collect.live import LiveRun
 from tfdiag.collect.model_phase import look_at_model
@@ -22,6 +24,7 @@ from tfdiag.collect.session import Session
 from tfdiag.collect.step_devices import step_on_devices
 from tfdiag.collect.telemetry import GpuSampler
 from tfdiag.collect.worker import Abandoned, Worker
+from tfdiag.model.compilation import Compilation
 from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.devices import StepOnDevices
@@ -58,6 +61,7 @@ def _measured(
     scaling: Scaling | Missing = Missing("the budget was used up before other batch sizes were run")
     on_devices: StepOnDevices | Missing = Missing("the budget was used up before the step ran elsewhere")
     model: ModelFacts | Missing = Missing("the budget was used up before the model was looked at")
+    compilation: Compilation | Missing | None = None
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
         session.samples = sampler.samples
@@ -77,6 +81,8 @@ def _measured(
                 scaling = compute_phases.scale_batch(session, worker, job, batch, live, replayed)
                 on_devices = step_on_devices(session, worker, job, batch, live, replayed, device)
                 model = look_at_model(session, worker, job, batch, live, replayed)
+                compilation = measure_compiling(session, worker, job, batch)
+                live = compiled_calls(live, compilation, replayed)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
@@ -117,6 +123,10 @@ def _measured(
         scaling=scaling,
         step_devices=on_devices,
         model=model,
+        host_work=host_work(session),
+        compilation=compilation
+        if compilation is not None
+        else (session.traces.found() if session.traces is not None else Missing("the job did not run")),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -25,7 +25,14 @@ _METHODS = tuple(
         "test_begin", "test_end", "test_batch_begin", "test_batch_end",
     )
 )  # fmt: skip
+_OLD_NAMES = {"on_train_batch_begin": "on_batch_begin", "on_train_batch_end": "on_batch_end"}
+"""The base class passes these hooks on to those."""
+_METRICS = {"get_metrics_result": "metric result", "reset_metrics": "metric reset"}
+"""What `fit` asks of the model at the ends of epochs, and what it is called in the times."""
 _FRAMES_UP = 8
+_NESTED_AT_MOST = 4
+BESIDE = " (beside the steps)"
+"""Behind the name of a method that runs on another thread."""
 
 
 class Instrument:
@@ -47,7 +54,8 @@ class Instrument:
         self.validation_freq: Any = 1
         """As the caller's `fit` was told."""
         self._test: tuple[Any, Any] | None = None
-        self._replaced: list[tuple[int, Any, _Timed]] = []
+        self._replaced: list[tuple[list[Any], int, Any, _Timed]] = []
+        self._metrics: dict[str, tuple[Any, Any]] = {}
 
     @property
     def attached(self) -> bool:
@@ -62,8 +70,9 @@ class Instrument:
     def attach(self, model: Any) -> None:
         """Wrap the train function and the other callbacks of the `fit` that is beginning."""
         self.detach()
-        self._entries = _callback_entries(self._owner)
         running = _running_lists()
+        whole = next((entries for entries in running[:1] if _holds(entries, self._owner)), None)
+        self._entries = whole if whole is not None else _callback_entries(self._owner)
         # What is still at work is put back in the end; what a dead fit left is not.
         self._found = _peeled(model.train_function, lambda other: other.attached and other.runs_in(running))
         # Of that, the others in this very fit go on seeing its steps; those of a fit around it must not.
@@ -78,7 +87,10 @@ class Instrument:
         self._iterators = keras.epoch_iterators(fit)
         self.validation_freq = fit.get("validation_freq", 1)
         model.train_function = wrapped
-        self._wrap_callbacks()
+        self.recorder.facts = []
+        self._wrap_callbacks(self._entries or [], fit.get("callbacks"), {})
+        if keras.flavour(model) == "keras" and not getattr(model, "run_eagerly", False):
+            self._wrap_metrics(model, running)
 
     def detach(self) -> None:
         """Take everything off; harmless when nothing is on."""
@@ -90,11 +102,16 @@ class Instrument:
         self.recorder.hot.muted, self.recorder.hot.latest = True, None
         self._found = self._wrapped = None
         self._detach_test(model)
-        entries, self._entries = self._entries or [], None
-        for index, callback, timed in self._replaced:
+        self._entries = None
+        for entries, index, callback, timed in self._replaced:
             if index < len(entries) and entries[index] is timed:
                 entries[index] = _bare(callback, lambda other: other.attached)
         self._replaced = []
+        metrics, self._metrics = self._metrics, {}
+        for name, (own, wrapped) in metrics.items():
+            if model.__dict__.get(name) is wrapped:
+                model.__dict__.pop(name)
+                model.__dict__.update({} if own is None else {name: own})
 
     def epoch_ends(self) -> None:
         """Read what the iterator of this epoch still knows, and let go of it."""
@@ -156,9 +173,12 @@ class Instrument:
         """Say whether it is hung into the `fit` with one of these lists of callbacks."""
         return any(entries is self._entries for entries in lists)
 
-    def _wrap_callbacks(self) -> None:
-        counts: dict[str, int] = {}
-        for index, callback in enumerate(self._entries or []):
+    def _wrap_callbacks(
+        self, entries: list[Any], owner: Any, counts: dict[str, int], inside: str = "", depth: int = 0
+    ) -> None:
+        """Put stand-ins into a list of callbacks, and into the lists that stand in it."""
+        background = keras.background_hooks(owner)
+        for index, callback in enumerate(entries):
             itself = _bare(callback, lambda _: False)
             if itself is self._owner or keras.is_history(itself):
                 continue
@@ -166,10 +186,30 @@ class Instrument:
             counts[name] = counts.get(name, 0) + 1
             if counts[name] > 1:
                 name = f"{name} #{counts[name]}"
-            timed = _Timed(callback, name, self)
-            self._replaced.append((index, callback, timed))
-            assert self._entries is not None
-            self._entries[index] = timed
+            if keras.is_callback_list(itself) and depth < _NESTED_AT_MOST:
+                self._wrap_callbacks(itself.callbacks, itself, counts, name, depth + 1)
+                continue
+            self.recorder.facts.append(keras.callback_facts(itself, name, inside))
+            timed = _Timed(callback, name, self, background)
+            self._replaced.append((entries, index, callback, timed))
+            entries[index] = timed
+
+    def _wrap_metrics(self, model: Any, running: list[list[Any]]) -> None:
+        """Time what the model's metrics take at the ends of epochs."""
+        for name, called in _METRICS.items():
+            found = model.__dict__.get(name)
+            own = _peeled(found, lambda _: False)
+            if _peeled(found, lambda other: other.attached and other.runs_in(running)) is not own:
+                continue  # another of ours in this fit has it
+            of_class = getattr(type(model), name, None)
+            if own is not found and getattr(own, "__func__", None) is of_class:
+                own = None  # a fit that died left a stand-in for the method of the class
+            original = own if own is not None or of_class is None else of_class.__get__(model)
+            if not callable(original):
+                continue
+            wrapped = _marked(self.recorder.time_metrics(called, original), original, self)
+            self._metrics[name] = (own, wrapped)
+            model.__dict__[name] = wrapped
 
 
 def _marked(function: Any, original: Any, instrument: Instrument) -> Callable[..., Any]:
@@ -201,18 +241,23 @@ class _Timed:
 
     __slots__ = ("_tfdiag_callback", "_tfdiag_instrument", *_METHODS)
 
-    def __init__(self, callback: Any, name: str, instrument: Instrument) -> None:
+    def __init__(
+        self, callback: Any, name: str, instrument: Instrument, background: frozenset[str] = frozenset()
+    ) -> None:
         keep = functools.partial(object.__setattr__, self)
         keep("_tfdiag_callback", callback)
         keep("_tfdiag_instrument", instrument)
         base = keras.callback_base()
+        recorder = instrument.recorder
         for method in _METHODS:
             function = getattr(callback, method, None)
             if function is None:
                 continue
-            implementation = getattr(function, "__func__", function)
-            if implementation is not getattr(base, method, None):
-                function = instrument.recorder.time_callback(name, method, function, instrument.detach)
+            if any(_implements(callback, each, base) for each in _names(method)):
+                beside = method in background
+                function = recorder.time_callback(
+                    name, method + BESIDE * beside, function, instrument.detach, background=beside
+                )
             keep(method, function)
 
     def __getattr__(self, name: str) -> Any:
@@ -220,6 +265,33 @@ class _Timed:
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._tfdiag_callback, name, value)
+
+
+def _names(method: str) -> Iterator[str]:
+    """Give the name of a hook, and the older one that stands for the same."""
+    yield method
+    if method in _OLD_NAMES:
+        yield _OLD_NAMES[method]
+
+
+def _implements(callback: Any, method: str, base: type) -> bool:
+    """Say whether a callback does something in a hook."""
+    if method not in _METHODS and not isinstance(callback, base):
+        return False  # nothing passes the hook on to its older name
+    function = getattr(callback, method, None)
+    return function is not None and getattr(function, "__func__", function) is not getattr(base, method, None)
+
+
+def _holds(entries: list[Any], owner: Any, depth: int = 0) -> bool:
+    """Say whether a callback stands in a list, or in one that stands in it."""
+    for entry in entries:
+        itself = _bare(entry, lambda _: False)
+        if itself is owner:
+            return True
+        nested = keras.is_callback_list(itself) and depth < _NESTED_AT_MOST
+        if nested and _holds(itself.callbacks, owner, depth + 1):
+            return True
+    return False
 
 
 def _callback_entries(owner: Any) -> list[Any] | None:

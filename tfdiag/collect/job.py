@@ -180,7 +180,22 @@ def job_of(request: Request) -> Job:
             callbacks=names,
             epochs=int(request.fit_kwargs.get("epochs", 0)),
         )
-    return replace(job, validation_steps=_validation_steps(request))
+    return replace(
+        job, validation_steps=_validation_steps(request), validation_pass=_validation_pass(request)
+    )
+
+
+def _validation_pass(request: Request) -> Maybe:
+    """Give the steps of one pass over the validation data, also where it repeats for ever."""
+    data = request.fit_kwargs.get("validation_data")
+    if data is None:
+        return Missing("there is no validation")
+    if tfdata.is_dataset(data):
+        count = tfdata.one_pass(data)
+        if count is None:
+            return Missing("the validation data does not know its length")
+        return Quantity(float(count), "steps", source="cardinality of the validation data")
+    return _validation_length(request, data)
 
 
 def _validation_steps(request: Request) -> Maybe:
@@ -195,6 +210,11 @@ def _validation_steps(request: Request) -> Maybe:
         if count is not None and count > 0:
             return Quantity(float(count), "steps", source="cardinality of the validation data")
         return Missing("the validation data does not know its length")
+    return _validation_length(request, data)
+
+
+def _validation_length(request: Request, data: Any) -> Maybe:
+    kwargs = request.fit_kwargs
     size = kwargs.get("validation_batch_size") or request.source.data.get("batch_size")
     x = data[0] if isinstance(data, (list, tuple)) else data
     length = keras.epoch_length({"x": x, "batch_size": size})

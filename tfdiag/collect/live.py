@@ -13,9 +13,11 @@ from tfdiag.collect.causes import root_cause
 from tfdiag.collect.loop import run_own_loop
 from tfdiag.collect.recorder import EndOfRun, Recorder
 from tfdiag.collect.session import RESERVE_S, Session
+from tfdiag.collect.tracing import TraceLog
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import keras
 from tfdiag.compat.stamps import Stamps, can_be_stamped
+from tfdiag.compat.watch import Watch
 from tfdiag.errors import DatasetError, JobError, TfdiagError
 from tfdiag.model.measurements import Live
 from tfdiag.model.quantity import Missing
@@ -59,9 +61,13 @@ class LiveRun:
         steps_per_call = (
             keras.steps_per_execution(self.request.model) if self.request.train_step is None else 1
         )
-        self.session.recorder = Recorder(clock, steps_per_call=steps_per_call, on_look=self._look)
+        self.session.watch = Watch(clock)
+        self.session.recorder = Recorder(
+            clock, steps_per_call=steps_per_call, on_look=self._look, watch=self.session.watch
+        )
+        self.session.traces = TraceLog(clock, self.session.recorder)
         self.session.recorder.hot.stop_at = self.live_soft_end
-        run = self._own_loop if self.request.train_step is not None else self._fit
+        run = self._watched
         with self.session.phase("the job as it is"):
             try:
                 worker.run(
@@ -101,6 +107,25 @@ class LiveRun:
             f"for {took:.1f} s and was left running"
         )
         return recorder.live()
+
+    def _watched(self) -> None:
+        """Run the job on this thread, and tell apart what Python asks of TensorFlow meanwhile."""
+        session = self.session
+        assert session.recorder is not None
+        assert session.watch is not None
+        assert session.traces is not None
+        try:
+            session.watch.start()
+            session.traces.start()
+            if self.request.train_step is not None:
+                self._own_loop()
+                return
+            if keras.fetches_beside():
+                # Elsewhere fit fetches them for nobody's sake: that is its loop.
+                session.watch.fetched = session.recorder.part_of_loop("logs")
+            self._fit()
+        finally:
+            session.unwatch()
 
     def _fit(self) -> None:
         assert self.session.recorder is not None

@@ -19,6 +19,7 @@ def run_own_loop(
 ) -> None:
     """Take batches and train on them until told to stop; a finite dataset is begun again."""
     clock = recorder.clock
+    watch, spent = recorder.watch, recorder.part_of_loop("step")
     recorder.event("train_begin")
     taken = -1
     while taken and not should_stop():
@@ -32,7 +33,11 @@ def run_own_loop(
             begin = clock()
             batch = next(source)
             waited.append(clock() - begin)
+            if watch is not None:
+                watch.cell = spent
             train_step(batch)
+            if watch is not None:
+                watch.cell = None
 
         step = recorder.instrument(call, None, waited=waits)
         while not should_stop():

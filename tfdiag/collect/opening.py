@@ -50,6 +50,7 @@ def opened(request: Request) -> Iterator[Session]:
         finally:
             if session.tracer.running:
                 session.tracer.stop()
+            session.unwatch()
             _clean_up(session, snapshot)
 
 

@@ -16,9 +16,11 @@ from typing import Any, Literal
 import numpy as np
 
 from tfdiag.collect.arrivals import Arrivals, arrivals_of
-from tfdiag.compat.tensorflow import end_of_data
+from tfdiag.compat.tensorflow import end_of_data, in_function
 from tfdiag.compat.tfdata import GAPS_KEPT, ModelReader, is_iterator
-from tfdiag.model.measurements import BoundaryEvent, CallbackTime, Live, ValidationRun
+from tfdiag.compat.watch import Spent, Watch
+from tfdiag.model.host_work import CallbackFacts
+from tfdiag.model.measurements import LOOP, BoundaryEvent, CallbackTime, Live, ValidationRun
 from tfdiag.model.pipeline import Stage
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.stats import median
@@ -47,7 +49,7 @@ class EndOfRun(BaseException):
 class _Hot:
     """What is looked at in each step, close together."""
 
-    __slots__ = ("latest", "muted", "next_look", "stop_at")
+    __slots__ = ("inside", "latest", "muted", "next_look", "stop_at")
 
     def __init__(self, next_look: int) -> None:
         self.next_look = next_look
@@ -55,6 +57,8 @@ class _Hot:
         """Look after each call from this moment on."""
         self.muted = False
         """Pass on and leave no note: whoever hung this in has taken it off."""
+        self.inside = False
+        """A callback's hook runs: the steps that it makes are its own, not the job's."""
         self.latest: Any = None
         """The iterator that the latest batch came from, or does not come from."""
 
@@ -69,6 +73,7 @@ class Recorder:
         steps_per_call: int = 1,
         on_look: Callable[[Recorder], None] | None = None,
         stamps: Arrivals | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.clock = clock
         self.steps_per_call = steps_per_call
@@ -76,9 +81,13 @@ class Recorder:
         self.waits: list[float] = []
         self.arrivals: list[float] = []
         self.traced: list[int] = []
+        self.trace_s: dict[int, float] = {}
+        """What tracing took in a call, where somebody watches."""
         self.held: list[int] = []
         self.events: list[BoundaryEvent] = []
         self.callbacks: list[CallbackTime] = []
+        self.facts: list[CallbackFacts] = []
+        """What the callbacks of the running `fit` are."""
         self.validations: list[ValidationRun] = []
         self.dropped = 0
         self.cut = ""
@@ -100,12 +109,19 @@ class Recorder:
         self._on_look = on_look
         self.stamps = stamps
         """What tells when batches arrived, where something does."""
+        self.watch = watch
+        """What tells syncs, files and summaries apart in hooks, where something does."""
         self._open: dict[tuple[str, str], list[float]] = {}
+        self._spent: dict[tuple[str, str], Spent] = {}
         self._block_start = 0
         self.hot = _Hot(min(_LOOKS[0], self._longest()))
         self._tests: list[tuple[float, float]] = []
         self._test_begin = math.nan
+        self._test_iterator: Any = None
+        self._test_reader = ModelReader()
+        self._tests_past_end = 0
         self.test_cut = False
+        self.testing = False
         self.test_stop_at = math.inf
 
     # --- called once for each call of the train function -------------------------------------------
@@ -145,13 +161,14 @@ class Recorder:
             now = tracing()
             if now != seen:
                 seen = now
-                self.traced.append(self.dropped + len(calls) - 1)
+                if (call := self.dropped + len(calls) - 1) not in self.traced[-1:]:
+                    self.traced.append(call)
             else:
                 # Tracing takes far longer than a step: only calls that stand out are asked about.
                 slow = 1.5 * took
 
         def instrumented(iterator: Any) -> Any:
-            if hot.muted:
+            if hot.muted or hot.inside:
                 return train_function(iterator)
             hot.latest = iterator
             start = clock()
@@ -180,26 +197,95 @@ class Recorder:
         method: str,
         function: Callable[..., Any],
         on_error: Callable[[], None] | None = None,
+        *,
+        background: bool = False,
     ) -> Callable[..., Any]:
-        """Give a callback's method that adds its time to the open block."""
+        """Give a callback's method that adds its time to the open block.
+
+        `background`: it runs on another thread, beside the steps, which must not be taken for its own.
+        """
         clock = self.clock
         cell = self._open.setdefault((name, method), [0, 0.0])
+        if background:
+            return _in_background(clock, cell, function, on_error)
+        hot = self.hot
+        if self.watch is not None:
+            return self._watched(name, method, function, on_error)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
+            outer, hot.inside = hot.inside, True
             start = clock()
             try:
                 result = function(*args, **kwargs)
             except BaseException:
                 cell[0] += 1
                 cell[1] += clock() - start
+                hot.inside = outer
                 if on_error is not None:
                     on_error()
                 raise
             cell[0] += 1
             cell[1] += clock() - start
+            hot.inside = outer
             return result
 
         return timed
+
+    def _watched(
+        self, name: str, method: str, function: Callable[..., Any], on_error: Callable[[], None] | None
+    ) -> Callable[..., Any]:
+        """Give a timed method of which is also told what it spends on syncs, files and summaries."""
+        clock, watch, hot = self.clock, self.watch, self.hot
+        cell = self._open[name, method]
+        spent = self._spent.setdefault((name, method), Spent())
+        assert watch is not None
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            outer, hot.inside = hot.inside, True
+            around, watch.cell = watch.cell, spent
+            start = clock()
+            try:
+                result = function(*args, **kwargs)
+            except BaseException:
+                cell[0] += 1
+                cell[1] += clock() - start
+                hot.inside, watch.cell = outer, around
+                if on_error is not None:
+                    on_error()
+                raise
+            cell[0] += 1
+            cell[1] += clock() - start
+            hot.inside, watch.cell = outer, around
+            return result
+
+        return timed
+
+    def part_of_loop(self, method: str) -> Spent:
+        """Give where the loop's own syncs, files and summaries are counted, beside those of callbacks."""
+        return self._spent.setdefault((LOOP, method), Spent())
+
+    def time_metrics(self, method: str, function: Callable[[], Any]) -> Callable[[], Any]:
+        """Give a method of the model that adds its time at the ends of epochs to the open block."""
+        clock, hot = self.clock, self.hot
+        cell = self._open.setdefault((LOOP, method), [0, 0.0])
+
+        def timed() -> Any:
+            if self.testing or hot.muted or hot.inside or in_function():
+                return function()
+            start = clock()
+            result = function()
+            cell[0] += 1
+            cell[1] += clock() - start
+            return result
+
+        return timed
+
+    def traces(self, seconds: float) -> None:
+        """Write down that the step that runs was traced."""
+        call = self.dropped + len(self.calls)
+        if call not in self.traced[-1:]:
+            self.traced.append(call)
+        self.trace_s[call] = self.trace_s.get(call, 0.0) + seconds
 
     # --- called now and then ------------------------------------------------------------------------
 
@@ -241,17 +327,28 @@ class Recorder:
         self.event("test_begin")
         self._tests = []
         self._test_begin = self.clock()
+        self._test_iterator, self._tests_past_end = None, 0
         self.test_cut = False
+        self.testing = True
 
     def instrument_test(
         self, test_function: Callable[[Any], Any], stop: Callable[[], None]
     ) -> Callable[[Any], Any]:
         """Give a test function that notes its calls, and asks for the end when time is up."""
         clock = self.clock
+        hot = self.hot
+        ends_epoch = end_of_data()
 
         def instrumented(iterator: Any) -> Any:
+            if hot.inside:
+                return test_function(iterator)
+            self._test_iterator = iterator
             start = clock()
-            result = test_function(iterator)
+            try:
+                result = test_function(iterator)
+            except ends_epoch:
+                self._tests_past_end += 1
+                raise
             end = clock()
             self._tests.append((start, end))
             if self.abort:
@@ -275,6 +372,7 @@ class Recorder:
                 estimate.value, "s", estimate.low, estimate.high, source="test calls",
                 count=estimate.count,
             )  # fmt: skip
+        wait = self._test_wait()
         self.validations.append(
             ValidationRun(
                 begin_s=self._test_begin,
@@ -283,9 +381,12 @@ class Recorder:
                 in_calls_s=float(sum(end - start for start, end in self._tests)),
                 complete=not self.test_cut,
                 steady_call_s=steady,
+                wait_s=wait,
             )
         )
         self._tests = []
+        self._test_iterator = None
+        self.testing = False
 
     def periods(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Give the time from each call to the next, as far as seen; epochs' ends are in it."""
@@ -307,6 +408,7 @@ class Recorder:
             duration_s=tuple(end - start for start, end in self.calls),
             wait_s=tuple(waits),
             traced=tuple(self.traced),
+            trace_s=tuple(self.trace_s.get(call, math.nan) for call in self.traced) if self.trace_s else (),
             held=tuple(self.held),
             steps_per_call=self.steps_per_call,
             wait_missing=missing,
@@ -354,6 +456,28 @@ class Recorder:
     def _longest(self) -> int:
         """Give the calls after which the runtime forgets gaps."""
         return max(1, (_GAP_WINDOW - self.steps_per_call + 1) // self.steps_per_call)
+
+    def _test_wait(self) -> Quantity | Missing:
+        """Give what a call of the test function waits for its batches, as far back as is remembered."""
+        iterator = self._test_iterator
+        if iterator is None or not is_iterator(iterator):
+            return Missing("the validation data has no iterator of tf.data")
+        reading = self._test_reader.gaps(iterator)
+        if reading is None:
+            return Missing(self._test_reader.missing)
+        elements, gaps = reading
+        per_call = self.steps_per_call
+        # As in training: asking past the end makes a gap too, and gaps inside the last call are no period's.
+        asked = self._tests_past_end if len(gaps) >= GAPS_KEPT else max(0, len(gaps) - (elements - 1))
+        known = gaps[: max(0, len(gaps) - asked - (elements - 1) % per_call)]
+        calls = min(len(known) // per_call, len(self._tests) - 1)
+        if calls < 2:
+            return Missing("fewer than three calls of the test function")
+        took = self._tests[-1][0] - self._tests[-1 - calls][0]
+        wait = (took - sum(known[-calls * per_call :])) / calls
+        return Quantity(
+            max(0.0, wait), "s", source="the runtime's gaps between batches of validation", count=calls
+        )
 
     def _read_gaps(self, iterator: Any) -> None:
         count = len(self.calls)
@@ -420,15 +544,22 @@ class Recorder:
     def _block(self, *, close: bool = False) -> list[CallbackTime]:
         calls = self.dropped + len(self.calls) - self._block_start
         rows = []
-        for (name, method), cell in list(self._open.items()):
-            count, total = cell
+        for key in dict.fromkeys((*self._open, *self._spent)):
+            cell = self._open.get(key)
+            spent = self._spent.get(key)
+            if cell is None and spent is not None:  # of the loop itself, only these are known
+                count, total = float(spent.calls), spent.all_s
+            else:
+                count, total = cell or (0.0, 0.0)
             if not count:
                 continue
-            if close:
+            name, method = key
+            parts = {} if spent is None else spent.taken(close=close)
+            if close and cell is not None:
                 # What a hook on another thread adds meanwhile stays, for the next block.
                 cell[0] -= count
                 cell[1] -= total
-            rows.append(CallbackTime(name, method, self._block_start, calls, int(count), total))
+            rows.append(CallbackTime(name, method, self._block_start, calls, int(count), total, **parts))
         return rows
 
     def _close_block(self) -> None:
@@ -444,9 +575,33 @@ class Recorder:
         del self.arrivals[:_KEEP]
         self.dropped += _KEEP
         self.traced = [call for call in self.traced if call >= self.dropped]
+        self.trace_s = {call: took for call, took in self.trace_s.items() if call >= self.dropped}
         self.held = [call for call in self.held if call >= self.dropped]
         self.callbacks = [row for row in self.callbacks if row.first_call >= self.dropped]
         self.events = [event for event in self.events if event.call >= self.dropped]
+
+
+def _in_background(
+    clock: Callable[[], float],
+    cell: list[float],
+    function: Callable[..., Any],
+    on_error: Callable[[], None] | None,
+) -> Callable[..., Any]:
+    """Time a method that runs on another thread."""
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = clock()
+        try:
+            return function(*args, **kwargs)
+        except BaseException:
+            if on_error is not None:
+                on_error()
+            raise
+        finally:
+            cell[0] += 1
+            cell[1] += clock() - start
+
+    return timed
 
 
 def _given(reading: tuple[tuple[Stage, ...], int] | None) -> int:

@@ -13,10 +13,12 @@ from tfdiag.collect.causes import root_cause
 from tfdiag.collect.deadline import Deadline
 from tfdiag.collect.inputs import Input
 from tfdiag.collect.recorder import Recorder
+from tfdiag.collect.tracing import TraceLog
 from tfdiag.collect.worker import Abandoned, Worker
 from tfdiag.compat import tensorflow
 from tfdiag.compat.profiler import Tracer
 from tfdiag.compat.stamps import Stamps
+from tfdiag.compat.watch import Watch
 from tfdiag.model.measurements import Environment, HostSample, Job
 from tfdiag.model.quantity import Missing
 
@@ -64,6 +66,8 @@ class Session:
         self.recorder: Recorder | None = None
         self.samples: Callable[[], tuple[HostSample, ...]] = tuple
         self.stamps: Stamps | None = None
+        self.watch: Watch | None = None
+        self.traces: TraceLog | None = None
         self.element_spec: Any = None
         self.has_device = any(device.kind != "CPU" for device in environment.devices)
         self.device = next((each.name for each in environment.devices if each.kind == "GPU"), "")
@@ -93,6 +97,13 @@ class Session:
         except failures as error:
             reason = Missing(f"{what} failed: {root_cause(error)}")
             return (reason, None) if what == "reading the input" else reason
+
+    def unwatch(self) -> None:
+        """Take off what watches TensorFlow; harmless when nothing is on."""
+        if self.watch is not None:
+            self.watch.stop()
+        if self.traces is not None:
+            self.traces.stop()
 
     def grace_s(self) -> float:
         """Give how long work may take to come back once it is asked to."""

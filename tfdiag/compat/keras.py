@@ -7,6 +7,11 @@ Private names and where they were seen, with what happens when they are gone:
 - `epoch_iterator` among the locals of `fit`, `._epoch_iterator`, `.data_adapter` and its `.enqueuer`,
   `model._eval_epoch_iterator` (3.3 to 3.15): an iterator that was told to stop is taken down whenever Python
   collects garbage.
+- `CallbackList._async_train`, `._async_test` (3.3 to 3.15): hooks that run on another thread are timed as if
+  they held up the step.
+- `keras.src.backend.IS_THREAD_SAFE` (3.15, there false for TensorFlow): fetching logs is not told apart from
+  the loop.
+- `TensorBoard._start_batch`, `._stop_batch` (3.3 to 3.15): which steps it profiles is not said.
 - `keras.src.trainers.data_adapters.get_data_adapter` (3.3 to 3.15), `tf_keras.src.engine.data_adapter`
   (2.16 to 2.21): arrays, generators and PyDatasets can't be read without the model, and the
   input alone is `Missing`.
@@ -26,17 +31,22 @@ from typing import Any
 
 from tfdiag.compat.tensorflow import current_device, tensorflow
 from tfdiag.errors import ModelError, TensorFlowMissingError
+from tfdiag.model.host_work import CallbackFacts
 
 __all__ = [
     "adapter_dataset",
     "backend_of",
+    "background_hooks",
     "callback_base",
+    "callback_facts",
     "carry_context",
     "epoch_iterators",
     "epoch_length",
+    "fetches_beside",
     "flavour",
     "global_state",
     "has_default_strategy",
+    "is_callback_list",
     "is_keras_object",
     "is_py_dataset",
     "null_step",
@@ -76,6 +86,71 @@ def is_history(callback: Any) -> bool:
     """Say whether it is the callback that Keras itself adds to each `fit`, which only keeps the logs."""
     cls = type(callback)
     return cls.__name__ == "History" and cls.__module__.split(".")[0] in _ROOTS
+
+
+def is_callback_list(callback: Any) -> bool:
+    """Say whether it is a list of callbacks, which may stand in another one like any callback."""
+    return isinstance(getattr(callback, "callbacks", None), list) and any(
+        cls.__name__ == "CallbackList" and cls.__module__.split(".")[0] in _ROOTS
+        for cls in type(callback).__mro__
+    )
+
+
+def background_hooks(callbacks: Any) -> frozenset[str]:
+    """Give the hooks that a list of callbacks runs on another thread, beside the steps."""
+    flags = {"on_train_batch_end": "_async_train", "on_test_batch_end": "_async_test"}
+    return frozenset(hook for hook, flag in flags.items() if getattr(callbacks, flag, False) is True)
+
+
+def fetches_beside() -> bool:
+    """Say whether Keras fetches logs of batches beside the steps, unless a callback wants them at once."""
+    module = sys.modules.get("keras.src.backend")
+    return bool(getattr(module, "IS_THREAD_SAFE", False))
+
+
+_SET_BY_NAME = ("BackupAndRestore", "ModelCheckpoint", "TensorBoard")
+_SETTINGS = (
+    "save_freq", "save_best_only", "save_weights_only", "double_checkpoint", "update_freq", "histogram_freq",
+    "write_images", "write_graph", "write_steps_per_second", "embeddings_freq",
+)  # fmt: skip
+
+
+def callback_facts(callback: Any, name: str, inside: str = "") -> CallbackFacts:
+    """Say what a callback is, and how it is set where that decides what it costs."""
+    base = callback_base()
+    classes = [cls for cls in type(callback).__mro__ if cls is not object and cls is not base]
+    settings = []
+    # What anybody may call so means what it says in Keras' own callbacks only.
+    if any(cls.__name__ in _SET_BY_NAME and cls.__module__.split(".")[0] in _ROOTS for cls in classes):
+        attributes = getattr(callback, "__dict__", {})
+        settings = [(key, repr(attributes[key])) for key in _SETTINGS if key in attributes]
+        first, last = (attributes.get(key) for key in ("_start_batch", "_stop_batch"))
+        if isinstance(first, int) and isinstance(last, int) and last:
+            settings.append(("profile_batch", repr((first, last))))
+    return CallbackFacts(
+        name=name,
+        classes=tuple(cls.__name__ for cls in classes),
+        settings=tuple(settings),
+        batch_hook=not getattr(callback, "async_safe", False) and _ends_batches(callback, base),
+        plain=not is_keras_object(callback),
+        inside=inside,
+    )
+
+
+def _ends_batches(callback: Any, base: type) -> bool:
+    """Say whether a callback does something at the ends of batches."""
+    for name in ("on_train_batch_end", "on_batch_end"):
+        function = getattr(callback, name, None)
+        theirs = getattr(type(callback), name, None) if function is not None else None
+        plain = getattr(function, "__func__", function)
+        if function is None or plain is getattr(base, name, None):
+            continue
+        # tf_keras has a base class of its own, whose hooks do nothing either.
+        owner = next((cls for cls in type(callback).__mro__ if name in vars(cls)), None)
+        if theirs is plain and owner is not None and owner.__name__ == "Callback":
+            continue
+        return True
+    return False
 
 
 def flavour(model: Any) -> str:

@@ -4,7 +4,8 @@ Private names and where they were seen, with what happens when they are gone:
 
 - Those of `tfgraph`: a dataset can't be copied, and is iterated as it is.
 - `dataset._inputs()`, `_map_func._func`, `_map_func.function` (2.16 to 2.21): stages have the runtime's
-  names only, and state inside a function is not seen.
+  names only, and state inside a function is not seen. These and `._batch_size` (2.16 to 2.21): one pass over
+  data that repeats has no known length.
 - `DistributedIterator._iterators`, `._iterator`, `._device_iterators` (2.16 to 2.21): no waits of
   distributed jobs, they are estimated.
 """
@@ -31,6 +32,7 @@ __all__ = [
     "is_dataset",
     "is_distributed",
     "is_iterator",
+    "one_pass",
     "prefetch_injected",
     "same_content",
     "same_multiset",
@@ -141,6 +143,33 @@ def cardinality(dataset: Any) -> int | None:
     if count == tf.data.INFINITE_CARDINALITY:
         return -1
     return None if count < 0 else count
+
+
+def one_pass(dataset: Any) -> int | None:
+    """Give the elements of one pass, also where the dataset repeats its data for ever; None when unknown."""
+    whole = cardinality(dataset)
+    if whole != -1:
+        return whole
+    rows, current = 1, dataset
+    for _ in range(_STAGES_AT_MOST):
+        name = type(current).__name__
+        inputs: Any = getattr(current, "_inputs", list)()
+        if len(inputs) != 1:
+            break
+        if "Repeat" in name:
+            count = cardinality(inputs[0])
+            return None if count is None or count < 0 else -(-count // rows)
+        if "Batch" in name:
+            size = getattr(current, "_batch_size", None)
+            known = None if size is None else tensorflow().get_static_value(size)
+            if known is None or int(known) <= 0:
+                return None
+            rows *= int(known)
+        current = inputs[0]
+    return None
+
+
+_STAGES_AT_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)

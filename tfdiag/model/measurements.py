@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tfdiag.model.compilation import Compilation
 from tfdiag.model.compute import Compute
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.devices import StepOnDevices
 from tfdiag.model.estimates import DeviceEstimates
 from tfdiag.model.gpu import GpuTelemetry
 from tfdiag.model.host import HostTelemetry
+from tfdiag.model.host_work import HostWork
 from tfdiag.model.layers import ModelFacts
 from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
@@ -23,6 +25,7 @@ from tfdiag.model.scaling import Scaling
 from tfdiag.model.trials import Trials
 
 __all__ = [
+    "LOOP",
     "BatchTensor",
     "BoundaryEvent",
     "CallbackTime",
@@ -38,6 +41,9 @@ __all__ = [
     "Traced",
     "ValidationRun",
 ]
+
+LOOP = "fit"
+"""In times of callbacks: the loop itself, which is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,8 @@ class Job:
     """Name of the `tf.distribute` strategy, empty for the default one."""
     replicas: int = 1
     validation_steps: Maybe = Missing("there is no validation")
+    validation_pass: Maybe = Missing("there is no validation")
+    """Steps of one pass over the validation data."""
     validation_freq: int = 1
     """Validation runs after every so many epochs."""
     callbacks: tuple[str, ...] = ()
@@ -120,7 +128,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class CallbackTime:
-    """Time in one method of one callback, in one block of calls."""
+    """Time in one method of one callback, in one block of calls.
+
+    What it did there is told apart where `HostWork.watched` says so, else these are 0. Of the loop itself
+    (`LOOP`) there are `logs` (values of a batch that Keras fetches for callbacks), `step` (what a step of the
+    caller's own does so), and `metric result` and `metric reset` at the ends of epochs.
+    """
 
     callback: str
     method: str
@@ -131,6 +144,17 @@ class CallbackTime:
     count: int
     """How often the method ran."""
     total_s: float
+    syncs: int = 0
+    """Values of tensors that Python asked for."""
+    sync_s: float = 0.0
+    """Time until it had them."""
+    saves: int = 0
+    """Models, weights and checkpoints written."""
+    save_s: float = 0.0
+    summaries: int = 0
+    summary_s: float = 0.0
+    written_bytes: int = 0
+    """What saving wrote to files; 0 where the platform does not count the bytes of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +188,8 @@ class ValidationRun:
     complete: bool
     """False when the pass was cut short to keep within the budget."""
     steady_call_s: Maybe = Missing("fewer than three calls")
+    wait_s: Maybe = Missing("the waits of validation were not read")
+    """What a call waits for its input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +205,12 @@ class Live:
     """Wait for input inside the call; `nan` where the runtime did not tell."""
     traced: tuple[int, ...] = ()
     """Indices of the calls in which the step function was traced."""
+    trace_s: tuple[float, ...] = ()
+    """What tracing took in each of those, `nan` where it was not timed; empty where none was."""
+    compiled: tuple[int, ...] = ()
+    """Indices of the calls in which XLA compiled, without a trace."""
+    compile_s: tuple[float, ...] = ()
+    """How much longer each of those took than the step without compiling."""
     held: tuple[int, ...] = ()
     """Indices of the calls after which the recorder itself held up the loop, to look at what it has."""
     steps_per_call: int = 1
@@ -289,3 +321,5 @@ class Measurements:
     scaling: Scaling | Missing = Missing("the step was not run at several batch sizes yet")
     step_devices: StepOnDevices | Missing = Missing("the step was not run on other devices")
     model: ModelFacts | Missing = Missing("the model was not looked at")
+    host_work: HostWork | Missing = Missing("callbacks were not looked at")
+    compilation: Compilation | Missing = Missing("traces were not watched")

@@ -17,6 +17,7 @@ from tfdiag.collect.pipeline import describe_pipeline
 from tfdiag.collect.recorder import Recorder
 from tfdiag.compat import keras, tensorflow
 from tfdiag.errors import TfdiagError, UsageError
+from tfdiag.model.host_work import HostWork
 from tfdiag.model.measurements import Device, Measurements, Overhead
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.monitor.log import ReportLog
@@ -29,6 +30,7 @@ __all__ = ["DiagnosticsCallback"]
 _logger = logging.getLogger("tfdiag")
 _UNTRIED = "not tried: nothing runs beside the caller's training; tfdiag.diagnose tries"
 _NO_REPLAY = "the callback only watches: nothing is replayed beside the caller's training"
+_UNWATCHED = "the callback times hooks as a whole, and replaces nothing in TensorFlow"
 
 
 class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras is untyped
@@ -102,6 +104,8 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
             host=watching.samples(),
             gpu=watching.gpus(),
             machine=watching.host(),
+            host_work=HostWork(tuple(recorder.facts), unwatched=_UNWATCHED),
+            compilation=Missing(_UNWATCHED),
         )  # fmt: skip
         analysis = analyse(measurements)
         outcome = run_checks(analysis, self._ignore)

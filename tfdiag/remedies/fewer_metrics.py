@@ -34,6 +34,5 @@ def suggest(
         ),
         predicted=speedup(analysis, after, min(fast, after), max(slow, after), "replay without the metrics"),
         risk="The metric is no longer in the progress bar and the history of training.",
-        reason="not tried yet: this version only predicts",
         changes=tuple(Change("without_metrics", target=name) for name in names),
     )

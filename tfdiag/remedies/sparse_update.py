@@ -76,7 +76,6 @@ def suggest(
             code="- model.compile(optimizer, …)\n+ model.compile(keras.optimizers.SGD(rate), …)",
             predicted=predicted,
             risk="Another optimizer converges differently, and needs another learning rate.",
-            reason="not tried yet: this version only predicts",
             changes=(Change("optimizer", "SGD"),),
         )
 

@@ -14,6 +14,7 @@ from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.placement import Placement
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import SEGMENTS, Finding, ReportData, Step, Suggestion, Verdict
+from tfdiag.render.compilation import compilation_lines
 from tfdiag.render.compute import compute_gaps, compute_lines
 from tfdiag.render.device import device_lines
 from tfdiag.render.format import (
@@ -166,6 +167,7 @@ def _parts(measured: Measurements) -> Iterator[Part]:
         "The computation": compute_lines(measured),
         "The step on each device": step_lines(measured.step_devices),
         "The model": model_lines(measured.model),
+        "Traces and compilation": compilation_lines(measured.compilation),
     }
     for title, lines in of.items():
         rows = tuple(Row(*line) for line in lines)

@@ -2,6 +2,9 @@
 
 What it measures
     The time in each method of each callback of the running `fit`, timed there, spread over the steps.
+    Callbacks are followed into lists of callbacks. What saving (`frequent-checkpoint`), summaries
+    (`summary-writing`) and waits for values (`host-sync-per-step`) take of it has findings of its own and is
+    taken off here.
 Why it matters
     Callbacks run between steps, on the thread that dispatches them: while one works, nothing trains.
 How to fix it
@@ -18,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfdiag.analyse.analysis import Analysis
-from tfdiag.checks import facts
+from tfdiag.checks import facts, hosted
 from tfdiag.checks.registry import Check, Result, severity_of
-from tfdiag.model.quantity import Missing, Quantity
-from tfdiag.model.report import Evidence, Finding, HostItem
+from tfdiag.model.quantity import Quantity
+from tfdiag.model.report import Evidence, Finding
 from tfdiag.remedies import rarer_callback
 
 __all__ = ["CHECK"]
@@ -30,20 +33,15 @@ __all__ = ["CHECK"]
 def run(analysis: Analysis) -> Iterator[Result]:
     """Fire for each callback that costs a share of the step worth naming."""
     facts.watched(analysis)
-    assert not isinstance(analysis.step, Missing)
-    by_callback: dict[str, list[HostItem]] = {}
-    for item in analysis.step.host_items:
-        if item.name.startswith("callback "):
-            name = item.name.removeprefix("callback ").rsplit(".", 1)[0]
-            by_callback.setdefault(name, []).append(item)
-    for name, items in by_callback.items():
-        total = sum(item.per_step.value for item in items)
-        cost = analysis.share(total)
-        if not analysis.crosses(cost, facts.COST_SHARE):
+    for work in hosted.works(analysis):
+        name, total = work.name, hosted.rest(analysis, work)
+        if not hosted.worth_naming(analysis, total):
             continue
-        worst = max(items, key=lambda item: item.per_step.value)
-        method = worst.name.rsplit(".", 1)[1]
-        limit = Quantity(facts.COST_SHARE * analysis.step.mean_s, "s", origin="given")
+        cost = analysis.share(total)
+        worst = max(work.methods, key=lambda item: item.per_step.value)
+        part = total / work.seconds if work.seconds > 0 else 1.0
+        others = work.seconds - total
+        inside = "" if work.facts is None else work.facts.inside
         yield Result(
             Finding(
                 check=CHECK.id,
@@ -54,14 +52,28 @@ def run(analysis: Analysis) -> Iterator[Result]:
                     Evidence(
                         f"time in {name} per step",
                         Quantity(total, "s", source="timed in fit"),
-                        limit,
+                        hosted.limit(analysis),
                         "above",
                     ),
-                    *(Evidence(f"of it in {item.name.rsplit('.', 1)[1]}", item.per_step) for item in items),
+                    *(
+                        Evidence(f"of it in {item.name.rsplit('.', 1)[1]}", item.per_step.scaled(part))
+                        for item in work.methods
+                    ),
+                    *(
+                        [
+                            Evidence(
+                                "not in it: saving, summaries, waits",
+                                Quantity(others, "s", source="timed in fit"),
+                            )
+                        ]
+                        if others > 0
+                        else []
+                    ),
                 ),
-                where=f"{name}.{method}",
+                where=f"{name}.{work.worst}",
+                detail=f"it stands in {inside}" if inside else "",
             ),
-            (rarer_callback.suggest(analysis, CHECK.id, name, method, worst.per_step.value),),
+            (rarer_callback.suggest(analysis, CHECK.id, name, work.worst, part * worst.per_step.value),),
         )
 
 

@@ -3,7 +3,9 @@
 What it measures
     The time of one whole validation, spread over the training steps between two of them. A validation
     that was cut short to keep within the budget is extrapolated from its steady rate, and the report says
-    so.
+    so. What it waits for its own input is told apart from its step by the runtime's counters. Where its steps
+    are more than one pass over its data, it fires at a smaller share: the same rows are judged again and
+    again, most often because `validation_steps` was counted in samples.
 Why it matters
     While the job validates it does not train. Often the validation set is far larger than a decision
     about stopping needs, or `validation_steps` was counted in samples instead of batches.
@@ -31,6 +33,8 @@ from tfdiag.remedies import rarer_validation
 __all__ = ["CHECK"]
 
 _SHARE = 0.25
+_PASSES = 1.05
+"""From so many passes over its data on validation judges rows twice."""
 
 
 def run(analysis: Analysis) -> Iterator[Result]:
@@ -52,14 +56,17 @@ def run(analysis: Analysis) -> Iterator[Result]:
         )
     seconds = analysis.host_item("validation")
     cost = analysis.share(seconds)
-    if not analysis.crosses(cost, _SHARE):
+    passes = _passes(analysis)
+    share = facts.COST_SHARE if passes > _PASSES else _SHARE
+    if not analysis.crosses(cost, share):
         return
     item = next(item for item in analysis.step.host_items if item.name == "validation")
+    boundary = analysis.steady.boundary
     evidence = [
         Evidence(
             "validation per training step",
             item.per_step,
-            Quantity(_SHARE * analysis.step.mean_s, "s", origin="given"),
+            Quantity(share * analysis.step.mean_s, "s", origin="given"),
             "above",
         ),
         Evidence("training steps in an epoch", analysis.steady.calls_per_epoch.scaled(
@@ -67,18 +74,46 @@ def run(analysis: Analysis) -> Iterator[Result]:
     ]  # fmt: skip
     if isinstance(steps, Quantity):
         evidence.append(Evidence("validation steps", steps))
+    if passes > _PASSES:
+        twice = Quantity(passes, "passes", source="steps of validation over those of one pass")
+        evidence.append(
+            Evidence("passes over its data", twice, Quantity(_PASSES, "passes", origin="given"), "above")
+        )
+    if boundary.validation_s > 0:
+        evidence += [
+            Evidence(f"of it {name}", item.per_step.scaled(part / boundary.validation_s))
+            for name, part in boundary.validation_parts
+            if part > 0
+        ]
     yield Result(
         Finding(
             check=CHECK.id,
-            title=f"Validation takes {cost:.0%} of the time",
+            title=f"Validation takes {cost:.0%} of the time"
+            + (f" and goes over its data {passes:.0f} times" if passes >= 1.5 else ""),
             severity=severity_of(cost),
             cost=facts.share(cost, source="validation, spread over the steps"),
             evidence=tuple(evidence),
             where="validation_data",
             detail=item.note,
         ),
-        (rarer_validation.suggest(analysis, CHECK.id, seconds),),
+        (
+            *(
+                [rarer_validation.suggest_one_pass(analysis, CHECK.id, seconds, passes)]
+                if passes > _PASSES
+                else []
+            ),
+            rarer_validation.suggest(analysis, CHECK.id, seconds),
+        ),
     )
+
+
+def _passes(analysis: Analysis) -> float:
+    """Give how often a validation goes over its data, 0 where that is not known."""
+    job = analysis.measurements.job
+    steps, whole = job.validation_steps, job.validation_pass
+    if isinstance(steps, Missing) or isinstance(whole, Missing) or whole.value <= 0:
+        return 0.0
+    return steps.value / whole.value
 
 
 CHECK = Check("validation-dominates", "Validation takes a large part", "host", __doc__, run)

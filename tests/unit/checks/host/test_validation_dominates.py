@@ -9,6 +9,7 @@ import pytest
 from tests.synthetic import MS, Cut
 from tests.unit.checks.running import evidence, not_run, only, results, value
 from tfdiag.checks.host.validation_dominates import CHECK
+from tfdiag.model.measurements import ValidationRun
 from tfdiag.model.quantity import Quantity
 
 
@@ -87,3 +88,36 @@ def test_undecided_when_no_epoch_ended():
     """A validation without the end of its epoch is not part of the step yet."""
     reason = not_run(CHECK, **with_validation(0.6, epochs=1), live={"events": ()})
     assert "no epoch ended" in reason
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.052, True)])
+def test_more_than_one_pass_is_named_at_a_smaller_share(share: float, fires: bool):
+    """Judging the same rows again is worth a finding from a twentieth of the time on."""
+    job = {"validation_steps": Quantity(640.0, "steps"), "validation_pass": Quantity(20.0, "steps")}
+    parts = {"validation": share * 200 * 0.1 / (1 - share), "compute": 99 * MS, "job": job}
+    found = results(CHECK, **parts)
+    assert bool(found) is fires
+    if fires:
+        assert value(found[0], "passes over its data") == 32
+        assert found[0].finding.title.endswith("goes over its data 32 times")
+        assert found[0].suggestions[0].code == (
+            "- model.fit(…, validation_steps=640)\n+ model.fit(…, validation_steps=20)"
+        )
+
+
+@pytest.mark.parametrize(("steps", "fires"), [(20.0, False), (22.0, True)])
+def test_one_pass_is_no_reason(steps: float, fires: bool):
+    """A validation of one pass has to take far more to be named."""
+    job = {"validation_steps": Quantity(steps, "steps"), "validation_pass": Quantity(20.0, "steps")}
+    assert bool(results(CHECK, validation=2.0, compute=99 * MS, job=job)) is fires
+
+
+def test_input_and_step_of_validation_are_told_apart():
+    """What it waits for its own data is shown beside its step."""
+    run = ValidationRun(0.0, 10.0, 100, 9.0, True, Quantity(0.09, "s"), Quantity(0.06, "s"))
+    found = only(CHECK, validation=10.0, compute=9 * MS, live={"validations": (run,)})
+    whole = value(found, "validation per training step")
+    assert value(found, "of it its input") == pytest.approx(0.6 * whole)
+    assert value(found, "of it its step") == pytest.approx(0.3 * whole)
+    assert value(found, "of it start and end") == pytest.approx(0.1 * whole)
+    assert "its input 60%, its step 30%" in found.finding.detail

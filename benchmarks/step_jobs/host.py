@@ -1,0 +1,374 @@
+"""Causes in Python around the step and in its compilation, and look-alikes that cost nothing.
+
+Where a cause has a known length, it is made by a loop that spins for as long: a sleep gives the core to the
+step's own threads, and takes as long as the system likes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.step_jobs.form import StepJob
+
+__all__ = ["JOBS"]
+
+_MS = 1e-3
+_WIDTH = 256
+_ROWS = 128
+
+
+def _spin(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def _model(width: int = _WIDTH, units: int = 256, layers: int = 3, **options: Any) -> Any:
+    import keras
+
+    keras.utils.set_random_seed(1)
+    hidden = [keras.layers.Dense(units, "relu") for _ in range(layers)]
+    model = keras.Sequential([keras.Input((width,)), *hidden, keras.layers.Dense(1)])
+    model.compile("adam", "mse", **{"jit_compile": False, **options})
+    return model
+
+
+def _data(batches: int = 100_000, rows: int = _ROWS, width: int = _WIDTH) -> Any:
+    import numpy as np
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, width)).astype("float32")
+    return tf.data.Dataset.from_tensors((x, np.zeros((rows, 1), "float32"))).repeat(batches)
+
+
+def _callback(**hooks: Any) -> Any:
+    """Give a callback with these hooks; each gets the callback and what Keras passes."""
+    import keras
+
+    def method(function: Any) -> Any:
+        return lambda self, *args, **kwargs: function(self, *args)
+
+    members = {name: method(function) for name, function in hooks.items()}
+    return type("Planted", (keras.callbacks.Callback,), members)()
+
+
+def _with(*callbacks: Any, **kwargs: Any) -> dict[str, Any]:
+    return {"fit_kwargs": {"callbacks": list(callbacks), **kwargs}}
+
+
+def _folder() -> str:
+    return tempfile.mkdtemp(prefix="planted-")
+
+
+# Callbacks --------------------------------------------------------------------------------------
+
+
+def each_batch() -> tuple[Any, Any, dict[str, Any]]:
+    """Compute for three milliseconds after each batch."""
+    return _model(), _data(), _with(_callback(on_train_batch_end=lambda *_: _spin(3 * _MS)))
+
+
+def in_a_list() -> tuple[Any, Any, dict[str, Any]]:
+    """The same under the hook's old name, in a list of callbacks that stands in the list."""
+    import keras
+
+    model = _model()
+    inner = keras.callbacks.CallbackList([_callback(on_batch_end=lambda *_: _spin(3 * _MS))], model=model)
+    return model, _data(), _with(inner)
+
+
+def each_epoch() -> tuple[Any, Any, dict[str, Any]]:
+    """Compute for 200 ms after each epoch of 40 steps."""
+    return _model(), _data(40), _with(_callback(on_epoch_end=lambda *_: _spin(200 * _MS)))
+
+
+def predicts_each_epoch() -> tuple[Any, Any, dict[str, Any]]:
+    """Predict the same rows after each epoch of 20 steps."""
+    import numpy as np
+
+    rows = np.zeros((4096, _WIDTH), "float32")
+    hook = _callback(on_epoch_end=lambda self, *_: self.model.predict(rows, verbose=0, batch_size=64))
+    return _model(), _data(20), _with(hook)
+
+
+# Checkpoints ------------------------------------------------------------------------------------
+
+
+def checkpoint_each_batch() -> tuple[Any, Any, dict[str, Any]]:
+    """Save after each batch, because `save_freq` counts batches."""
+    import keras
+
+    path = str(Path(_folder()) / "best.weights.h5")
+    return (
+        _model(),
+        _data(),
+        _with(keras.callbacks.ModelCheckpoint(path, save_weights_only=True, save_freq=1)),
+    )
+
+
+def own_checkpoint() -> tuple[Any, Any, dict[str, Any]]:
+    """Save in a callback of one's own, every five batches."""
+    path = str(Path(_folder()) / "mine.weights.h5")
+
+    def save(self: Any, batch: int, *_: Any) -> None:
+        if batch % 5 == 0:
+            self.model.save_weights(path)
+
+    return _model(), _data(), _with(_callback(on_train_batch_end=save))
+
+
+def backup_of_short_epochs() -> tuple[Any, Any, dict[str, Any]]:
+    """Back up after each epoch of ten steps."""
+    import keras
+
+    model = _model()
+    return model, _data(10), _with(keras.callbacks.BackupAndRestore(_folder()))
+
+
+# Summaries --------------------------------------------------------------------------------------
+
+
+def summaries_each_batch() -> tuple[Any, Any, dict[str, Any]]:
+    """Write a summary after each batch that takes three milliseconds to make."""
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(_folder())
+
+    def made() -> Any:
+        _spin(3 * _MS)
+        return tf.constant(1.0)
+
+    def write(_: Any, batch: int, *__: Any) -> None:
+        with writer.as_default():
+            tf.summary.write("planted", made, step=batch)
+
+    return _model(), _data(), _with(_callback(on_train_batch_end=write))
+
+
+def summaries_each_epoch() -> tuple[Any, Any, dict[str, Any]]:
+    """Write all weights after each epoch of ten steps."""
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(_folder())
+
+    def write(self: Any, epoch: int, *_: Any) -> None:
+        with writer.as_default():
+            for weight in self.model.weights * 20:
+                tf.summary.write(weight.path, tf.sort(tf.reshape(weight.value, [-1])), step=epoch)
+            writer.flush()
+
+    return _model(), _data(10), _with(_callback(on_epoch_end=write))
+
+
+# Waits for values -------------------------------------------------------------------------------
+
+
+def reads_all_weights() -> tuple[Any, Any, dict[str, Any]]:
+    """Copy all weights of a wide model to NumPy after each batch."""
+    read = _callback(
+        on_train_batch_end=lambda self, *_: [w.value.numpy().copy()[:0] for w in self.model.weights]
+    )
+    return _model(units=1536), _data(rows=8), _with(read)
+
+
+def own_step_reads() -> tuple[Any, Any, dict[str, Any]]:
+    """Read what the step returns, 40 MB of it, in a loop of one's own."""
+    import tensorflow as tf
+
+    weight = tf.Variable(tf.ones((_WIDTH, 1)))
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weight - y) ** 2)
+        weight.assign_sub(1e-3 * tape.gradient(loss, weight))
+        return tf.identity(tf.random.uniform((10_000_000,)))
+
+    kept: list[float] = []
+
+    def train_step(batch: Any) -> None:
+        kept[:] = [float(step(*batch).numpy()[0])]
+
+    return None, _data(), {"train_step": train_step}
+
+
+# Validation -------------------------------------------------------------------------------------
+
+
+def long_validation() -> tuple[Any, Any, dict[str, Any]]:
+    """Validate on as much as is trained on."""
+    return _model(), _data(100), _with(validation_data=_data(100))
+
+
+def validation_steps_in_samples() -> tuple[Any, Any, dict[str, Any]]:
+    """Validate for as many steps as there are rows, over data that repeats."""
+    return _model(), _data(150), _with(validation_data=_data(4, rows=32).repeat(), validation_steps=4 * 32)
+
+
+# Traces and compilation -------------------------------------------------------------------------
+
+
+def _own(function: Any) -> Any:
+    import tensorflow as tf
+
+    weight = tf.Variable(tf.ones((_WIDTH, 1)))
+
+    def step(x: Any, y: Any, rate: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weight - y) ** 2)
+        weight.assign_sub(rate * tape.gradient(loss, weight))
+        return loss
+
+    return function(step)
+
+
+def python_float() -> tuple[Any, Any, dict[str, Any]]:
+    """Pass a rate that decays as a Python number."""
+    import tensorflow as tf
+
+    step, rate = _own(tf.function), [1e-3]
+
+    def train_step(batch: Any) -> None:
+        rate[0] *= 0.999
+        step(*batch, rate[0])
+
+    return None, _data(), {"train_step": train_step}
+
+
+def lengths(longest: int = 400, *, few: bool = False, width: int = 16) -> Any:
+    """Give batches of sequences of another length each time."""
+    import numpy as np
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    choice = [32, 64] if few else list(range(8, longest))
+
+    def batches() -> Any:
+        for _ in range(100_000):
+            length = int(rng.choice(choice))
+            yield np.ones((16, length, width), "float32"), np.ones((16, 1), "float32")
+
+    spec = (tf.TensorSpec((16, None, width)), tf.TensorSpec((16, 1)))
+    return tf.data.Dataset.from_generator(batches, output_signature=spec)
+
+
+def own_step_of_many_shapes() -> tuple[Any, Any, dict[str, Any]]:
+    """Call a `tf.function` with batches of another length each time."""
+    import tensorflow as tf
+
+    weight = tf.Variable(tf.ones((16, 1)))
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((tf.reduce_mean(x, 1) @ weight - y) ** 2)
+        weight.assign_sub(1e-3 * tape.gradient(loss, weight))
+        return loss
+
+    return None, lengths(2000), {"train_step": lambda batch: step(*batch)}
+
+
+def made_anew() -> tuple[Any, Any, dict[str, Any]]:
+    """Make the `tf.function` in each step."""
+    import tensorflow as tf
+
+    plain = _own(lambda function: function)
+    rate = tf.constant(1e-3)
+    return None, _data(), {"train_step": lambda batch: tf.function(plain)(*batch, rate)}
+
+
+def _sequences(**options: Any) -> Any:
+    import keras
+
+    keras.utils.set_random_seed(1)
+    layers = [keras.Input((None, 16)), keras.layers.Dense(32, "relu"), keras.layers.GlobalAveragePooling1D()]
+    model = keras.Sequential([*layers, keras.layers.Dense(1)])
+    model.compile("sgd", "mse", **options)
+    return model
+
+
+def xla_of_many_shapes() -> tuple[Any, Any, dict[str, Any]]:
+    """Compile a step with XLA whose batches have another length each time."""
+    return _sequences(jit_compile=True), lengths(), {}
+
+
+# Healthy ----------------------------------------------------------------------------------------
+
+
+def cheap_callback() -> tuple[Any, Any, dict[str, Any]]:
+    """Count batches."""
+    counted: list[int] = []
+    return _model(), _data(), _with(_callback(on_train_batch_end=lambda _, batch, *__: counted.append(batch)))
+
+
+def rare_values() -> tuple[Any, Any, dict[str, Any]]:
+    """Read the weights every two hundred batches."""
+
+    def read(self: Any, batch: int, *_: Any) -> None:
+        if batch % 200 == 0:
+            [w.value.numpy() for w in self.model.weights]
+
+    return _model(), _data(), _with(_callback(on_train_batch_end=read))
+
+
+def short_validation() -> tuple[Any, Any, dict[str, Any]]:
+    """Validate on a tenth."""
+    return _model(), _data(200), _with(validation_data=_data(10))
+
+
+def checkpoint_of_long_epochs() -> tuple[Any, Any, dict[str, Any]]:
+    """Save after each epoch of 400 steps."""
+    import keras
+
+    path = str(Path(_folder()) / "best.weights.h5")
+    saver = keras.callbacks.ModelCheckpoint(path, save_weights_only=True)
+    return _model(), _data(400), _with(saver)
+
+
+def last_batch_is_smaller() -> tuple[Any, Any, dict[str, Any]]:
+    """Call a `tf.function` with a smaller batch at the end of each epoch: one more trace."""
+    import numpy as np
+    import tensorflow as tf
+
+    step = _own(tf.function)
+    rows = 50 * _ROWS + 7
+    x, y = np.ones((rows, _WIDTH), "float32"), np.zeros((rows, 1), "float32")
+    rate = tf.constant(1e-3)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(_ROWS)
+    return None, dataset, {"train_step": lambda batch: step(*batch, rate)}
+
+
+def xla_of_few_shapes() -> tuple[Any, Any, dict[str, Any]]:
+    """Compile a step with XLA whose batches have one of two lengths."""
+    return _sequences(jit_compile=True), lengths(few=True), {}
+
+
+JOBS = (
+    StepJob("callback-each-batch", each_batch, "slow-callback", 3 * _MS),
+    StepJob("callback-in-a-list", in_a_list, "slow-callback", 3 * _MS),
+    StepJob("callback-each-epoch", each_epoch, "slow-callback", 5 * _MS),
+    StepJob("callback-predicts", predicts_each_epoch, "slow-callback"),
+    StepJob("checkpoint-each-batch", checkpoint_each_batch, "frequent-checkpoint"),
+    StepJob("checkpoint-of-ones-own", own_checkpoint, "frequent-checkpoint"),
+    StepJob("backup-of-short-epochs", backup_of_short_epochs, "frequent-checkpoint"),
+    StepJob("summaries-each-batch", summaries_each_batch, "summary-writing", 3 * _MS),
+    StepJob("summaries-each-epoch", summaries_each_epoch, "summary-writing"),
+    StepJob("values-of-all-weights", reads_all_weights, "host-sync-per-step"),
+    StepJob("values-in-own-step", own_step_reads, "host-sync-per-step"),
+    StepJob("validation-long", long_validation, "validation-dominates"),
+    StepJob("validation-steps-in-samples", validation_steps_in_samples, "validation-dominates"),
+    StepJob("retrace-python-float", python_float, "retracing"),
+    StepJob("retrace-shapes", own_step_of_many_shapes, "retracing"),
+    StepJob("retrace-made-anew", made_anew, "retracing"),
+    StepJob("xla-shapes", xla_of_many_shapes, "xla-recompiling"),
+    StepJob("healthy-cheap-callback", cheap_callback, ""),
+    StepJob("healthy-rare-values", rare_values, ""),
+    StepJob("healthy-short-validation", short_validation, ""),
+    StepJob("healthy-checkpoint", checkpoint_of_long_epochs, ""),
+    StepJob("healthy-last-batch", last_batch_is_smaller, ""),
+    StepJob("healthy-xla", xla_of_few_shapes, ""),
+)

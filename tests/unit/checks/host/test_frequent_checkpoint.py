@@ -1,0 +1,89 @@
+"""frequent-checkpoint: saving takes a share of every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.synthetic import MS
+from tests.unit.checks.running import only, results, value
+from tfdiag.checks.host.frequent_checkpoint import CHECK
+from tfdiag.checks.host.slow_callback import CHECK as SLOW
+from tfdiag.model.changes import Change
+from tfdiag.model.host_work import CallbackFacts, HostWork
+
+SAVER = CallbackFacts(
+    "ModelCheckpoint", ("ModelCheckpoint", "MonitorCallback"), (("save_freq", "1"),), batch_hook=True
+)
+
+
+def saving(share: float, name: str = "ModelCheckpoint", **did: Any) -> dict[str, Any]:
+    """Give a step of 100 ms of which saving takes this share."""
+    return {
+        "callbacks": {name: share * 100 * MS},
+        "compute": (99 - share * 100) * MS,
+        "dispatch": 1 * MS,
+        "did": {name: did},
+        "host_work": HostWork((SAVER,), ("sync", "save", "summary")),
+    }
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.049, False), (0.052, True)])
+def test_fires_at_a_twentieth_of_the_step(share: float, fires: bool):
+    """All of the time of a callback that is there to save is saving."""
+    assert bool(results(CHECK, **saving(share))) is fires
+
+
+@pytest.mark.parametrize(("saved", "fires"), [(4.9, False), (5.2, True)])
+def test_a_callback_of_ones_own_counts_for_what_it_saves(saved: float, fires: bool):
+    """Of any other callback it is the time inside of what saves."""
+    parts = saving(0.4, "Mine", saves=1, save_s=saved * MS)
+    assert bool(results(CHECK, **parts)) is fires
+
+
+def test_shows_its_numbers():
+    """How often, for how long, and how many bytes."""
+    found = only(CHECK, **saving(0.3, saves=0.2, save_s=20 * MS, written_bytes=2e6))
+    assert found.finding.where == "ModelCheckpoint.on_train_batch_end"
+    assert found.finding.title == "Saving takes 30% of each step: ModelCheckpoint saves every 5 steps"
+    assert value(found, "saving in ModelCheckpoint per step") == pytest.approx(30 * MS)
+    assert value(found, "steps from one to the next") == pytest.approx(5)
+    assert value(found, "time of one") == pytest.approx(150 * MS)
+    assert value(found, "written each time") == pytest.approx(1e7)
+
+
+def test_suggests_a_round_number_of_batches():
+    """So many batches that a hundredth of the step is left, and a copy without the callback can be tried."""
+    (suggestion,) = only(CHECK, **saving(0.5)).suggestions
+    assert suggestion.code == "- ModelCheckpoint(…, save_freq=1)\n+ ModelCheckpoint(…, save_freq=100)"
+    assert suggestion.changes == (Change("without_callback", target="ModelCheckpoint"),)
+    (own,) = only(CHECK, **saving(0.5, "Mine", saves=0.5, save_s=45 * MS)).suggestions
+    assert "def on_train_batch_end(self, batch, logs=None):\n+         if batch % 200:" in own.code
+
+
+def test_saving_at_the_ends_of_short_epochs():
+    """What runs once an epoch is done every so many."""
+    found = only(CHECK, epochs=5, calls_per_epoch=100, epoch_callbacks={"BackupAndRestore": 1.1})
+    assert found.finding.cost.value == pytest.approx(0.5)
+    code = found.suggestions[0].code
+    assert code.startswith("+ class RarerBackupAndRestore(BackupAndRestore):")
+    assert "if epoch % 100 == 0:" in code
+
+
+def test_a_step_of_ones_own():
+    """What a loop of the caller's own saves counts as well."""
+    parts = {"job": {"loop": "custom"}, "loop_did": {"step": {"saves": 0.1, "save_s": 2 * MS}}}
+    found = only(CHECK, **parts)
+    assert found.finding.where == "the train step"
+    assert "if step % 300 == 0:" in found.suggestions[0].code
+
+
+def test_no_other_finding_for_the_same_time():
+    """What is claimed by this check is no slow callback; what is left over may be one."""
+    assert not results(SLOW, **saving(0.5))
+    rest = only(SLOW, **saving(0.4, "Mine", saves=1, save_s=30 * MS))
+    assert rest.finding.cost.value == pytest.approx(0.1)
+    # Too little for this check stays with the callback.
+    whole = only(SLOW, **saving(0.4, "Mine", saves=1, save_s=4 * MS))
+    assert whole.finding.cost.value == pytest.approx(0.4)

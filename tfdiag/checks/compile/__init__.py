@@ -1,0 +1,1 @@
+"""Checks of what tracing and compiling cost."""
