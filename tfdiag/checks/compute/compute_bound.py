@@ -103,4 +103,4 @@ def _detail(analysis: Analysis) -> str:
     )
 
 
-CHECK = Check("compute-bound", "The device computes nearly all the time", "compute", __doc__, run)
+CHECK = Check("compute-bound", "The device computes nearly all the time", "compute", __doc__, run, rank=2)
