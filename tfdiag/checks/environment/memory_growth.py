@@ -43,6 +43,10 @@ _LEAST_RISE = 32e6
 """Bytes: allocators take and keep so much without any leak, tens of megabytes in the first seconds."""
 _LEAST_PER_STEP = 1024.0
 """Bytes: what a diagnosis itself writes down of a step is less."""
+_LONG_S = 60.0
+"""In a shorter run, buffers that fill and allocators that spread out look the same as a leak …"""
+_SURE_RISE = 512e6
+"""… unless it is this much."""
 
 
 def run(analysis: Analysis) -> Iterator[Result]:
@@ -69,6 +73,11 @@ def run(analysis: Analysis) -> Iterator[Result]:
         raise Undecided(
             f"memory rose by {growth.rise / 2**20:.0f} MiB in {growth.seconds:.1f} s, too unevenly to say "
             "that it goes on"
+        )
+    if growth.seconds < _LONG_S and growth.rise < _SURE_RISE:
+        raise Undecided(
+            f"memory rose by {growth.rise / 2**20:.0f} MiB in {growth.seconds:.0f} s, too short to tell a "
+            "leak from buffers that fill: tfdiag.DiagnosticsCallback watches for longer"
         )
     yield _result(growth, step, full_s)
 

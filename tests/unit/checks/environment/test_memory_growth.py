@@ -11,6 +11,7 @@ import pytest
 from tests.synthetic import MS, analysed
 from tests.synthetic_host import host
 from tests.unit.checks.running import evidence, not_run, only, results, value
+from tfdiag.checks.environment import memory_growth
 from tfdiag.checks.environment.memory_growth import CHECK
 from tfdiag.model.quantity import Missing
 
@@ -22,6 +23,23 @@ MB = 1e6
 def memory(of: Callable[[float], float], free: Any = 8e9, **parts: Any) -> dict[str, Any]:
     """Give a job whose memory is a function of time, in megabytes."""
     return {**JOB, **host(anonymous_memory=lambda at: 1e9 + of(at) * MB, free_memory=free, **parts)}
+
+
+@pytest.fixture(autouse=True)
+def _two_seconds_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the short runs of these tests be long enough to tell."""
+    monkeypatch.setattr(memory_growth, "_LONG_S", 0.5)
+
+
+@pytest.mark.parametrize(("each_s", "fires"), [(330.0, False), (400.0, True)])
+def test_a_short_run_tells_large_rises_only(monkeypatch: pytest.MonkeyPatch, each_s: float, fires: bool):
+    """In a few seconds a buffer that fills looks like a leak, up to half a gigabyte."""
+    monkeypatch.setattr(memory_growth, "_LONG_S", 60.0)
+    parts = memory(lambda at: each_s * at)
+    if fires:
+        assert only(CHECK, **parts)
+    else:
+        assert "too short" in not_run(CHECK, **parts)
 
 
 def test_fires_on_a_leak():
