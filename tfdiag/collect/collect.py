@@ -38,6 +38,9 @@ from tfdiag.model.scaling import Scaling
 
 __all__ = ["collect"]
 
+_MORE_S = 3.0
+"""What looks closer at the step traces it anew, which nothing can end: with less left it is not begun."""
+
 
 def collect(session: Session, make_callback: Callable[[Recorder], Any]) -> Measurements:
     """Measure the job of an open session."""
@@ -76,13 +79,14 @@ def _measured(
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
                 estimates = phases.estimate_device(session, worker, job, batch, live, device)
-                compute = compute_phases.count_work(session, worker, job, live, replayed, placement)
-                gpus.hold_memory()
-                scaling = compute_phases.scale_batch(session, worker, job, batch, live, replayed)
-                on_devices = step_on_devices(session, worker, job, batch, live, replayed, device)
-                model = look_at_model(session, worker, job, batch, live, replayed)
-                compilation = measure_compiling(session, worker, job, batch)
-                live = compiled_calls(live, compilation, replayed)
+                if session.deadline.left() >= _MORE_S:
+                    compute = compute_phases.count_work(session, worker, job, live, replayed, placement)
+                    gpus.hold_memory()
+                    scaling = compute_phases.scale_batch(session, worker, job, batch, live, replayed)
+                    on_devices = step_on_devices(session, worker, job, batch, live, replayed, device)
+                    model = look_at_model(session, worker, job, batch, live, replayed)
+                    compilation = measure_compiling(session, worker, job, batch)
+                    live = compiled_calls(live, compilation, replayed)
                 del batch  # the stages make more of them
                 pipeline = phases.sample_stages(session, worker, live, replayed)
         except Abandoned:
