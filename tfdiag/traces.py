@@ -36,4 +36,11 @@ def analyze_trace(
     begin = time.perf_counter()
     trace = condense(read_trace(path_or_bytes, limit_bytes=limit_bytes))
     analysis = analyse(measurements_of(trace, time.perf_counter() - begin))
-    return Report.from_data(build(analysis, run_checks(analysis, ignored), ignored=ignored))
+    return Report.from_data(
+        build(
+            analysis,
+            run_checks(analysis, ignored),
+            ignored=ignored,
+            untried="not tried: a trace can't be run again",
+        )
+    )

@@ -19,7 +19,7 @@ BUDGET_S = 5.0
 
 def diagnose(model: Any, dataset: Any = None, **kwargs: Any) -> tfdiag.Report:
     """Diagnose within a small budget."""
-    return tfdiag.diagnose(model, dataset, **{"budget": BUDGET_S, **kwargs})
+    return tfdiag.diagnose(model, dataset, **{"budget": BUDGET_S, "verify": False, **kwargs})
 
 
 def is_sound(report: tfdiag.Report, *, batch_size: int | None = None) -> None:

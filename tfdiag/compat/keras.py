@@ -237,6 +237,7 @@ def quiet() -> Iterator[None]:
             ".*shuffle=True.*will be ignored.*",
             ".*[Yy]our input ran out of data.*",
             ".*does not have any trainable weights.*",
+            ".*this option does not apply to tf.data functions.*",
         ):
             warnings.filterwarnings("ignore", message=message)
         yield

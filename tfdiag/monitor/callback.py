@@ -26,6 +26,7 @@ from tfdiag.report.build import build
 __all__ = ["DiagnosticsCallback"]
 
 _logger = logging.getLogger("tfdiag")
+_UNTRIED = "not tried: nothing runs beside the caller's training; tfdiag.diagnose tries"
 _NO_REPLAY = "the callback only watches: nothing is replayed beside the caller's training"
 _NO_TELEMETRY = "the callback does not watch the GPUs"
 
@@ -101,7 +102,7 @@ class DiagnosticsCallback(keras.callback_base()):  # type: ignore[misc]  # Keras
         )  # fmt: skip
         analysis = analyse(measurements)
         outcome = run_checks(analysis, self._ignore)
-        return Report.from_data(build(analysis, outcome, ignored=self._ignore))
+        return Report.from_data(build(analysis, outcome, ignored=self._ignore, untried=_UNTRIED))
 
     def close(self) -> None:
         """Take everything off the model; harmless when nothing is on."""

@@ -21,9 +21,13 @@ __all__ = ["build", "with_trials"]
 _SEVERITY = {"critical": 0, "warning": 1, "info": 2}
 
 
-def build(analysis: Analysis, outcome: Outcome, *, ignored: Iterable[str] = ()) -> ReportData:
-    """Make the report of an analysis."""
-    suggestions = [s for result in outcome.results for s in result.suggestions]
+def build(
+    analysis: Analysis, outcome: Outcome, *, ignored: Iterable[str] = (), untried: str = ""
+) -> ReportData:
+    """Make the report of an analysis; `untried` says why no suggestion is tried, where none will be."""
+    suggestions = [
+        replace(s, reason=s.reason or untried) for result in outcome.results for s in result.suggestions
+    ]
     combined = together.suggest(analysis, suggestions)
     if combined is not None:
         suggestions.append(combined)

@@ -7,6 +7,7 @@ much it holds; what it takes to fill one is no part of the gain.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from tfdiag.analyse.analysis import Analysis
@@ -24,6 +25,7 @@ from tfdiag.trials.model_changes import changed_arm
 __all__ = ["arm_as_it_is", "arm_with"]
 
 _CACHED_BATCHES = 8
+_BUFFERED = 4
 _AHEAD_BATCHES = 64
 """What the buffers of a copy may hold: a guess on the safe side, for memory only."""
 _MEMORY_SHARE = 0.25
@@ -83,10 +85,24 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int 
             why = why_different(graph, changed, edits, session.request.clock, _DIFFERENT_S)
             if why:
                 raise CannotTry(why)
-        dataset = changed.full_caches(_cached(changed, analysis)).forever().build()
+        dataset = _paused(changed.full_caches(_cached(changed, analysis)).forever()).build()
     except (GraphUnavailable, CannotEdit) as error:
         raise CannotTry(str(error)) from error
     return Arm(session.request.model, {"x": dataset}, steps_per_call=steps, samples=samples)
+
+
+def _paused(graph: DatasetGraph) -> DatasetGraph:
+    """Make a pipeline that stands still between turns behave as one that does not.
+
+    The runtime's tuning would take the pause for a slow consumer, and let fewer threads work; without it,
+    what it may tune runs on all cores. And deep buffers would hide for a whole turn what it takes to fill
+    them.
+    """
+    for node in graph.nodes:
+        if "Prefetch" in node.op and not 0 <= (node.size or 0) <= _BUFFERED:
+            with contextlib.suppress(CannotEdit):
+                graph = graph.set_size(node.id, _BUFFERED)
+    return graph.with_options(autotune=False)
 
 
 def _rows(analysis: Analysis) -> int:

@@ -30,11 +30,11 @@ __all__ = ["try_suggestions"]
 
 _LEAST_S = 4.0
 """With less than this nothing is tried."""
-_TURN_STEPS = 24
-_TURN_LEAST_S = 0.25
-_TURN_MOST_S = 1.2
-_SETTLE_TURNS = 4
-"""Turns' worth of time at the start of a job in which tuning and buffers settle."""
+_TURN_STEPS = 32
+_TURN_LEAST_S = 0.4
+_TURN_MOST_S = 1.5
+_SETTLE_TURNS = 2
+"""Turns' worth of time at the start of a job in which buffers fill and caches are warmed."""
 _NULL_PAIRS = 4
 _PAIRS_LEAST = 3
 _PAIRS_MOST = 14

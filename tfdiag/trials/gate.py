@@ -18,8 +18,8 @@ from tfdiag.model.pipeline import Stage
 
 __all__ = ["Gate", "Turn", "batches_ahead"]
 
-_PRELUDE = 0.15
-"""Of a turn: what worked ahead for the others is given time to come to rest."""
+_PRELUDE = 0.4
+"""Of a turn: what was ready is used up, and what worked ahead for the others comes to rest."""
 _COUNTED_LEAST = 4
 _DRAINED_MOST = 0.6
 """Of a turn, at most, is spent on steps that don't count; deep buffers make turns longer, up to twice."""

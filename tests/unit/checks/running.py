@@ -57,7 +57,6 @@ def is_sound(check: Check, result: Result) -> None:
         assert suggestion.text
         assert suggestion.risk
         assert suggestion.status == "untried"
-        assert suggestion.reason
         assert all(line[:1] in "+- " for line in suggestion.code.splitlines())
         assert any(line.startswith("+") for line in suggestion.code.splitlines())
         gain = suggestion.predicted
