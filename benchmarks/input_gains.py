@@ -23,9 +23,11 @@ from benchmarks.input_causes import chosen_cases, plain_step
 from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import Case, Work
 from benchmarks.stats import Goal, kept
+from tfdiag.analyse.analysis import analyse
 from tfdiag.compat import tfdata
-from tfdiag.model.quantity import Quantity
+from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Step, Suggestion
+from tfdiag.remedies import parallel_map, prefetch
 from tfdiag.trials.apply import apply
 
 ROUNDS = 2
@@ -42,12 +44,35 @@ def pairs_of(case: Case, work: Work, found: tfdiag.Report, seconds: float) -> li
     """Try each suggestion of a report."""
     if not isinstance(found.step, Step):
         return []
+    suggested = [one for one in found.suggestions if one.edits and isinstance(one.predicted, Quantity)]
     rows = []
-    for suggestion in found.suggestions:
-        if suggestion.edits and isinstance(suggestion.predicted, Quantity):
-            rows.append({"job": case.name, **tried(work, suggestion, seconds)})
-            show(rows[-1])
+    for suggestion in suggested or others(found):
+        rows.append({"job": case.name, **tried(work, suggestion, seconds)})
+        show(rows[-1])
     return rows
+
+
+def others(found: tfdiag.Report) -> list[Suggestion]:
+    """Give what could be done to a pipeline with no suggestion: no gain is a prediction too."""
+    analysis = analyse(found.measurements)
+    if isinstance(analysis.pipeline, Missing) or not found.measurements.pipeline.graph:
+        return []
+    candidates = [prefetch.suggest(analysis, "other")]
+    maps = [
+        stage for stage in analysis.pipeline.stages if stage.serial and stage.base == "Map" and stage.id >= 0
+    ]
+    if maps:
+        costliest = max(maps, key=lambda stage: stage.per_batch_s)
+        candidates.append(
+            parallel_map.suggest(
+                analysis,
+                "other",
+                analysis.pipeline,
+                costliest,
+                python=bool(costliest.function and costliest.function.python),
+            )
+        )
+    return [one for one in candidates if isinstance(one.predicted, Quantity)]
 
 
 def tried(work: Any, suggestion: Suggestion, seconds: float) -> dict[str, Any]:
