@@ -27,7 +27,7 @@ from tfdiag.trials import engine
 from tfdiag.trials.engine import try_suggestions
 
 BUDGET_S = 24.0
-TRIALS_S = 12.0
+TRIALS_S = 15.0
 
 
 def waiting(seconds: float = 0.008) -> tf.data.Dataset:

@@ -48,6 +48,7 @@ _CACHED_MOST = 1024
 _FILL_S = 0.3
 _WORTH = 0.15
 """Of the whole: a function that takes less is not looked at any closer."""
+_NO_TIME = "the budget left no time for every stage"
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ def sample_stages(
     last = working[-1:] if working else []
     for left, node in enumerate([*last, *working[:-1]]):
         if run.over():
-            found.missing = found.missing or "the budget left no time for every stage"
+            found.missing = found.missing or _NO_TIME
             break
         run.spread(len(working) - left)
         _add(found, "prefix", serial, node, run)
@@ -193,6 +194,8 @@ def _add(
         return
     if sample is not None:
         found.samples.append(replace(sample, threads=threads))
+    elif run.over():
+        found.missing = found.missing or _NO_TIME
 
 
 def _add_batched(found: Samples, serial: DatasetGraph, node: Node, batch: Node, run: _Runner) -> None:

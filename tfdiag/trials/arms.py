@@ -22,7 +22,7 @@ from tfdiag.trials.apply import copied, edited, why_different
 from tfdiag.trials.lane import Arm, CannotTry
 from tfdiag.trials.model_changes import changed_arm
 
-__all__ = ["arm_as_it_is", "arm_with"]
+__all__ = ["arm_as_it_is", "arm_with", "require_possible"]
 
 _CACHED_BATCHES = 8
 _BUFFERED = 4
@@ -31,6 +31,9 @@ _AHEAD_BATCHES = 64
 _MEMORY_SHARE = 0.25
 """Of the free memory, for the buffers of one copy."""
 _DIFFERENT_S = 1.0
+_NO_CALLBACKS = (
+    "callbacks may have effects outside of the job, so none is run in a trial: its time was measured in fit"
+)
 
 
 def arm_as_it_is(session: Session, analysis: Analysis) -> Arm:
@@ -40,8 +43,7 @@ def arm_as_it_is(session: Session, analysis: Analysis) -> Arm:
 
 def arm_with(session: Session, analysis: Analysis, edits: Sequence[Edit], changes: Sequence[Change]) -> Arm:
     """Give the job with changes in its input, and beside it."""
-    if changes and session.request.train_step is not None:
-        raise CannotTry("the step is the caller's own function, which only the caller can change")
+    require_possible(session, changes)
     rows = [int(change.value or 0) for change in changes if change.kind == "batch_size"]
     arm = _arm(session, analysis, edits, rows[-1] if rows else None)
     try:
@@ -49,6 +51,14 @@ def arm_with(session: Session, analysis: Analysis, edits: Sequence[Edit], change
     except CannotTry:
         arm.close()
         raise
+
+
+def require_possible(session: Session, changes: Sequence[Change]) -> None:
+    """Say of changes beside the input that no time could try them, before any is spent."""
+    if changes and session.request.train_step is not None:
+        raise CannotTry("the step is the caller's own function, which only the caller can change")
+    if any(change.kind == "without_callback" for change in changes):
+        raise CannotTry(_NO_CALLBACKS)
 
 
 def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int | None) -> Arm:
@@ -85,7 +95,10 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int 
             why = why_different(graph, changed, edits, session.request.clock, _DIFFERENT_S)
             if why:
                 raise CannotTry(why)
-        dataset = _paused(changed.full_caches(_cached(changed, analysis)).forever()).build()
+        endless = changed.full_caches(_cached(changed, analysis)).forever()
+        if tfdata.prefetch_injected(x) and "Prefetch" not in changed.nodes[-1].op:
+            endless = endless.prefetch(_BUFFERED)  # which the runtime adds only where it tunes
+        dataset = _paused(endless).build()
     except (GraphUnavailable, CannotEdit) as error:
         raise CannotTry(str(error)) from error
     return Arm(session.request.model, {"x": dataset}, steps_per_call=steps, samples=samples)

@@ -22,7 +22,7 @@ from tfdiag.model.measurements import Live
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Step, Suggestion
 from tfdiag.model.trials import Trial, Trials
-from tfdiag.trials.arms import arm_as_it_is, arm_with
+from tfdiag.trials.arms import arm_as_it_is, arm_with, require_possible
 from tfdiag.trials.lane import Arm, CannotTry, Lane, LaneFailed
 from tfdiag.trials.rounds import Gain, Noise, decided, gain_of, noise_of, pairs_needed, verdict_of
 
@@ -139,15 +139,15 @@ class _Conductor:
         begin = self._clock()
         left = self._end - begin
         turns = 2 * 3 * self._turn_s
-        if left < turns + _CLOSING_S or self.noise is None:
-            self.trials.append(_untried(one, _NO_TIME))
-            return None
-        self.session.say(f"trying {one.id}")
+        assert self.noise is not None
         noise = self.noise
         lane: Lane | None = None
         before: list[float] = []
         after: list[float] = []
         try:
+            require_possible(self.session, one.changes)
+            self._require_time(left, turns)
+            self.session.say(f"trying {one.id}")
             lane = self._lane(arm_with(self.session, self.analysis, one.edits, one.changes))
             assert self.original is not None
             before, after = self._by_turns(
@@ -168,6 +168,10 @@ class _Conductor:
         gain = gain_of(before, after, noise)
         self.trials.append(self._judged(one, gain, before, after, self._clock() - begin))
         return gain
+
+    def _require_time(self, left: float, turns: float) -> None:
+        if left < turns + _CLOSING_S:
+            raise CannotTry(_NO_TIME)
 
     def _try_together(self, one: Suggestion) -> None:
         """Try several changes at once; they are worth it only where they give more than the best of them."""

@@ -19,9 +19,6 @@ __all__ = ["changed_arm"]
 _COPIES = 4
 """Of the weights, in a clone that trains: values, gradients, and two slots of the optimizer."""
 _MEMORY_SHARE = 0.25
-_NO_CALLBACKS = (
-    "callbacks may have effects outside of the job, so none is run in a trial: its time was measured in fit"
-)
 
 
 def changed_arm(arm: Arm, changes: Sequence[Change]) -> Arm:
@@ -41,10 +38,8 @@ def changed_arm(arm: Arm, changes: Sequence[Change]) -> Arm:
                 arm.settings |= _without_metrics(arm.model, change.target)
             case "policy" | "optimizer":
                 arm.model = _clone(arm.model, change)
-            case "without_callback":
-                raise CannotTry(_NO_CALLBACKS)
-            case "batch_size":
-                pass  # a change of the input
+            case "batch_size" | "without_callback":
+                pass  # the one changes the input, and no copy has callbacks
     return arm
 
 

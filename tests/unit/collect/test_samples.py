@@ -286,6 +286,19 @@ def test_slow_elements_end_in_time():
     assert 2 <= len(naps.slept) <= 5
 
 
+def test_a_stage_that_time_is_too_short_for_is_a_gap():
+    """The only stage gave one element and no time to take more: that is said, and not left out."""
+
+    def slow() -> Any:
+        while True:
+            time.sleep(0.2)
+            yield 1
+
+    found = sampled(Data.from_generator(slow, output_signature=tf.TensorSpec((), tf.int64)), seconds=0.3)
+    assert found.samples == []
+    assert "budget" in found.missing
+
+
 def test_little_time_is_shared():
     """A stage is known once all below it are, so each gets a part of the time."""
     dataset = Data.range(1000)
