@@ -98,12 +98,21 @@ def report(name: str, goals: Sequence[Goal], figures: Any = None) -> None:
     sys.exit(not kept(name, goals, figures))
 
 
+def command() -> str:
+    """Give the command that this process was started with; files and folders by their last name alone."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    name = f"-m {module.name}" if module is not None else Path(sys.argv[0]).name
+    words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
+    return " ".join(["python", name, *words])
+
+
 def kept(name: str, goals: Sequence[Goal], figures: Any = None) -> bool:
     """Print the goals, append them with the figures to the results, and say whether they were met."""
     for goal in goals:
         print(goal)
     entry = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": command(),
         "machine": machine(),
         "versions": versions(),
         "goals": [{**asdict(goal), "met": goal.met} for goal in goals],

@@ -25,10 +25,8 @@ def row(name: str, run: dict[str, Any], goal: dict[str, Any]) -> str:
     limit = f"{'at least' if goal['above'] else 'at most'} {goal['limit']:.4g}{unit}"
     kept = "yes" if goal["met"] else "**no**"
     date = run["date"][:10]
-    return (
-        f"| {goal['name']} | {limit} | {goal['value']:.4g}{unit}{spread} | {kept} | {date} "
-        f"| `python -m benchmarks.{name}` |"
-    )
+    command = run.get("command", f"python -m benchmarks.{name}")
+    return f"| {goal['name']} | {limit} | {goal['value']:.4g}{unit}{spread} | {kept} | {date} | `{command}` |"
 
 
 def table() -> str:

@@ -38,8 +38,10 @@ from tfdiag.model.scaling import Scaling
 
 __all__ = ["collect"]
 
-_MORE_S = 3.0
-"""What looks closer at the step traces it anew, which nothing can end: with less left it is not begun."""
+_TRACES = 2.0
+_LEAST_S = 1.0
+"""What looks closer at the step traces it anew, which nothing can end: with less left than this, and the
+first call of the job this many times, it is not begun."""
 
 
 def collect(session: Session, make_callback: Callable[[Recorder], Any]) -> Measurements:
@@ -79,8 +81,8 @@ def _measured(
                 job = _with_batch(job, batch, tensors=session.has_device)
                 placement = phases.place_ops(session, worker, job, batch, live, replayed)
                 estimates = phases.estimate_device(session, worker, job, batch, live, device)
-                if session.deadline.left() >= _MORE_S:
-                    compute = compute_phases.count_work(session, worker, job, live, replayed, placement)
+                compute = compute_phases.count_work(session, worker, job, live, replayed, placement)
+                if session.deadline.left() >= _LEAST_S + _TRACES * max(live.duration_s[:1], default=0.0):
                     gpus.hold_memory()
                     scaling = compute_phases.scale_batch(session, worker, job, batch, live, replayed)
                     on_devices = step_on_devices(session, worker, job, batch, live, replayed, device)
