@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import tfdiag
@@ -181,12 +182,18 @@ class Watch(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def step_s(self) -> float:
-        """Give the mean of the steady steps, over whole epochs where there are some."""
-        low, high = len(self.begins) // 2, len(self.begins) - 1
+        """Give the mean of the steady steps; where there are whole epochs, that of the typical one.
+
+        The end of an epoch may stall for as long as the epoch took, at random, whatever the pipeline:
+        tf.data's tuning thread misses that it was told to end.
+        """
         edges = [edge for edge in self.epochs[1:] if edge < len(self.begins)]
         if len(edges) > 1:
-            low, high = edges[len(edges) // 2 if len(edges) > 3 else 0], edges[-1]
-        return (self.begins[high] - self.begins[low]) / max(1, high - low)
+            edges = edges[len(edges) // 2 if len(edges) > 3 else 0 :]
+        else:
+            edges = [len(self.begins) // 2, len(self.begins) - 1]
+        steps = np.diff(edges)
+        return float(np.median(np.diff(np.asarray(self.begins)[edges])[steps > 0] / steps[steps > 0]))
 
 
 def plain_step(work: Work, dataset: Any, seconds: float, **kwargs: Any) -> float:
