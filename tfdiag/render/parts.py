@@ -84,6 +84,7 @@ def _loop(loop: Loop) -> str:
 
 def _metrics(model: ModelFacts, cost: MetricCost) -> str:
     names = ", ".join(each.name for each in model.metrics[:_SHOWN])
-    pairs = zip(cost.with_s, cost.without_s, strict=False)
-    saved = statistics.median([a - b for a, b in pairs] or [0.0])
-    return f"{names}: {duration(max(0.0, saved))} a call"
+    saved = sorted(a - b for a, b in zip(cost.with_s, cost.without_s, strict=False))
+    if not saved or saved[len(saved) // 4] <= 0:
+        return f"{names}: too little to tell from nothing"
+    return f"{names}: {duration(statistics.median(saved))} a call"

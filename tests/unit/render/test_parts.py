@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.synthetic import MS
 from tests.unit.checks.parts import loop, metrics, padded, recurrent, table
-from tfdiag.model.layers import MetricFacts, ModelFacts
+from tfdiag.model.layers import MetricCost, MetricFacts, ModelFacts
 from tfdiag.model.quantity import Missing
 from tfdiag.render.parts import model_gaps, model_lines
 
@@ -30,6 +30,13 @@ def test_parts_that_cost_something_have_a_line() -> None:
         "metrics": "metric_0: 5.00 ms a call",
     }
     assert list(model_gaps(model)) == []
+
+
+def test_metrics_that_cost_nothing_are_not_said_to_cost_zero() -> None:
+    """A step that was as often quicker with them as without does not measure them."""
+    cost = MetricCost((2 * MS, 3 * MS, 2 * MS, 3 * MS), (3 * MS, 2 * MS, 3 * MS, 2 * MS), ())
+    model = ModelFacts(metrics=(MetricFacts("auc", "AUC"),), metric_cost=cost)
+    assert dict(model_lines(model)) == {"metrics": "auc: too little to tell from nothing"}
 
 
 def test_nothing_is_said_of_a_plain_model() -> None:
