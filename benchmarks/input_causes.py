@@ -1,6 +1,6 @@
 """Find the planted cause of slow input on top, claim nothing about healthy input, and cost the bottleneck.
 
-    python -m benchmarks.input_causes [--budget SECONDS] [--only PART] [--gains SECONDS] [--plain]
+    python -m benchmarks.input_causes [--budget SECONDS] [--only PART] [--gains SECONDS] [--trials] [--plain]
 
 With --plain nothing is diagnosed: each job runs with and without its input, to see that what is planted
 is there. Jobs on slow storage need a C compiler (`inputs/pauses.py`), and are left out without one.
@@ -25,6 +25,7 @@ import tfdiag
 from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import CHECKS, Case, Work, cases
 from benchmarks.stats import Goal, kept
+from tests.traces_left import leaves_no_trace
 from tfdiag.analyse.analysis import analyse
 from tfdiag.checks import facts
 from tfdiag.checks.registry import Undecided
@@ -70,13 +71,16 @@ After = Callable[[Case, Work, tfdiag.Report], None]
 """What else is done with a job that was diagnosed."""
 
 
-def diagnosed(case: Case, budget: float, after: After | None) -> dict[str, Any]:
+def diagnosed(case: Case, budget: float, after: After | None, *, verify: bool) -> dict[str, Any]:
     """Build a job, diagnose it, and hold the report against what is known."""
     work = case.build()
     if work.cost:
         work.cost()  # before as well as after: the machine's speed is not the same
     begin = time.perf_counter()
-    found = tfdiag.diagnose(work.model, work.dataset, fit_kwargs=work.kwargs, budget=budget, verify=False)
+    with leaves_no_trace(work.model, dataset=work.dataset):
+        found = tfdiag.diagnose(
+            work.model, work.dataset, fit_kwargs=work.kwargs, budget=budget, verify=verify
+        )
     took = time.perf_counter() - begin
     of_input = [finding.check for finding in found.findings if finding.check in CHECKS]
     slowest = reported_bottleneck(found)
@@ -98,12 +102,12 @@ def diagnosed(case: Case, budget: float, after: After | None) -> dict[str, Any]:
     }
 
 
-def one(case: Case, budget: float, after: After | None = None) -> dict[str, Any]:
-    """Diagnose a job; one that raises is wrong."""
+def one(case: Case, budget: float, after: After | None = None, *, verify: bool = False) -> dict[str, Any]:
+    """Diagnose a job; one that raises, or is not as it was, is wrong."""
     row: dict[str, Any] = {"name": case.name, "plant": case.plant, "right": False}
     begin = time.perf_counter()
     try:
-        row |= diagnosed(case, budget, after)
+        row |= diagnosed(case, budget, after, verify=verify)
     except Exception as error:  # noqa: BLE001  # whatever it is, this job is wrong and the others go on
         row["error"] = f"{type(error).__name__}: {error}"[:500]
     row["whole_s"] = time.perf_counter() - begin
@@ -269,6 +273,9 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=9.0, help="keeps the whole run below 12 minutes")
     parser.add_argument("--only", default="")
     parser.add_argument("--gains", type=float, metavar="SECONDS", help="see input_gains, on the same reports")
+    parser.add_argument(
+        "--trials", action="store_true", help="see trials, on the same reports; needs --gains"
+    )
     parser.add_argument("--plain", action="store_true", help="run the jobs with and without their input")
     parser.add_argument("--seconds", type=float, default=PLAIN_S, help="of each plain run")
     chosen = parser.parse_args()
@@ -280,21 +287,29 @@ def main() -> None:
             plainly(case, chosen.seconds)
             _forget()
         return
-    rows, gains = [], []
+    if chosen.trials and not chosen.gains:
+        parser.error("--trials needs --gains")
+    rows, gains, tried = [], [], []
     after: After | None = None
     if chosen.gains:
-        from benchmarks import input_gains  # which imports from here
+        from benchmarks import input_gains, trials  # which import from here
 
         def after(case: Case, work: Work, found: tfdiag.Report) -> None:
-            gains.extend(input_gains.pairs_of(case, work, found, chosen.gains))
+            pairs = input_gains.pairs_of(case, work, found, chosen.gains)
+            gains.extend(pairs)
+            if chosen.trials:
+                tried.append(trials.row_of(case, found, pairs))
+                trials.show(tried[-1])
 
     for case in chosen_cases(chosen.only):
-        rows.append(one(case, chosen.budget, after))
+        rows.append(one(case, chosen.budget, after, verify=chosen.trials))
         show(rows[-1])
-    met = kept("input_causes", goals_of(rows), rows)
+    met = [kept("input_causes", goals_of(rows), rows)]
     if chosen.gains:
-        met = input_gains.sum_up(gains) and met
-    sys.exit(not met)
+        met.append(input_gains.sum_up(gains))
+    if chosen.trials:
+        met.append(trials.sum_up(tried, rows))
+    sys.exit(not all(met))
 
 
 if __name__ == "__main__":

@@ -45,7 +45,11 @@ def pairs_of(case: Case, work: Work, found: tfdiag.Report, seconds: float) -> li
     """Try each suggestion of a report."""
     if not isinstance(found.step, Step):
         return []
-    suggested = [one for one in found.suggestions if one.edits and isinstance(one.predicted, Quantity)]
+    suggested = [
+        one
+        for one in (*found.suggestions, *found.rejected)
+        if one.edits and isinstance(one.predicted, Quantity)
+    ]
     rows = []
     for suggestion in suggested or others(found):
         rows.append({"job": case.name, **tried(work, suggestion, seconds)})
