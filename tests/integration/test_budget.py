@@ -16,6 +16,8 @@ from tests.integration import jobs
 from tests.integration.expectations import BUDGET_S, survives_json
 from tests.traces_left import leaves_no_trace
 
+pytestmark = pytest.mark.usefixtures("no_garbage")
+
 SLACK = 1.1
 """The promise of the issue: the budget and ten percent."""
 
