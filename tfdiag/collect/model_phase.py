@@ -283,9 +283,12 @@ class Look:
 
         of_loops = part_times(spans, of_loop, calls, loops=True)
         of_tables = {layer: part_times(spans, _among(names), calls) for layer, names in parts.tables.items()}
-        of_layers = part_times(
-            spans, lambda name: layer if (layer := parts.names.layer(name)) in slow else None, calls
-        )
+
+        def of_layer(name: str) -> str | None:
+            # A layer's cell is a layer too, with a name of its own.
+            return next((layer for layer in parts.names.layers_around(name) if layer in slow), None)
+
+        of_layers = part_times(spans, of_layer, calls)
         hidden = {each.name for each in parts.loops if each.name not in of_loops}
         unseen = unseen_time(spans, of_loop, len(hidden), calls) if hidden and not spans.kernels else None
         each_unseen = (

@@ -65,14 +65,17 @@ class Names:
         names = dict.fromkeys((segment, re.sub(r"_\d+$", "", segment)))
         return [name for name in names if name in self.layers]
 
-    def layer(self, path: str) -> str:
-        """Give the innermost layer in whose scope an op stands."""
+    def layers_around(self, path: str) -> Iterator[str]:
+        """Give the layers in whose scopes an op stands, the innermost first."""
         for segment in reversed(path.split("/")):
             if segment in self.scopes:
-                return self.scopes[segment]
-            if found := self._candidates(segment):
-                return found[0]
-        return ""
+                yield self.scopes[segment]
+            elif found := self._candidates(segment):
+                yield found[0]
+
+    def layer(self, path: str) -> str:
+        """Give the innermost layer in whose scope an op stands."""
+        return next(self.layers_around(path), "")
 
     def part(self, path: str) -> Literal["forward", "backward", "optimizer", "loss", "metrics", ""]:
         """Say which part of a step an op belongs to."""

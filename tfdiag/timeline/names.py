@@ -78,6 +78,8 @@ _WRAPPER = re.compile(
 )
 
 
+_INLINED = re.compile(r"(?:body|cond|then|else|branch\w*)/_\d+/")
+"""Behind this stands an op of a function that was inlined, by its whole name."""
 _OP_SCOPE = re.compile(r"[A-Z]\w*?(_grad)?(_\d+)?$")
 
 
@@ -111,7 +113,7 @@ def work_of(name: str) -> int:
 
 def layer_of(op: str) -> str:
     """Give the layer that an op belongs to: `sequential/dense` of `gradient_tape/sequential/dense/MatMul`."""
-    path = op.split(":", 1)[0].split(";", 1)[0]
+    path = _INLINED.split(op.split(":", 1)[0].split(";", 1)[0])[-1]
     # `jit(f)/a/b` splits at the slashes outside of parentheses.
     parts = [part for part in re.split(r"/(?![^(]*\))", path) if part and not _WRAPPER.match(part)]
     parts = parts[:-1]

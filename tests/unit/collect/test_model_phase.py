@@ -14,6 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 from tests.integration import jobs
+from tfdiag.collect.environment import read_environment
 from tfdiag.collect.inputs import resolve_input
 from tfdiag.collect.job import job_of
 from tfdiag.collect.model_phase import Look
@@ -51,7 +52,7 @@ def looked_at(
         make_train_function(model)(iter(dataset))
     else:
         step(batch)
-    session = Session(request, folder)
+    session = Session(request, folder, read_environment(model))
     session.element_spec = dataset.element_spec
     until = time.perf_counter() + seconds
     found = Look(session, job_of(request), batch, Missing("not run"), replayed, until).facts()

@@ -245,6 +245,15 @@ def test_a_text_layer_goes_as_a_whole():
     assert text_layers(nodes, ops, Names()) == {}
 
 
+def test_an_op_stands_in_its_layer_and_in_those_around_it():
+    """The cell of a recurrent layer is a layer of its own, inside."""
+    names = Names(frozenset({"encoder", "lstm_cell"}))
+    path = "sequential/encoder_1/while/lstm_cell_1/Tanh"
+    assert list(names.layers_around(path)) == ["lstm_cell", "encoder"]
+    assert names.layer(path) == "lstm_cell"
+    assert names.layer("sequential/other/Tanh") == ""
+
+
 def test_what_accelerators_exchange_is_their_own_matter() -> None:
     """Gradients of replicas go nowhere near the host; a batch in a variant is a copy of unknown size."""
     other = GPU.replace("GPU:0", "GPU:1")
