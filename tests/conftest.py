@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -57,6 +58,22 @@ def _ctrl_c_is_heard() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+RUN_FITS = ("integration", "collect", "compat", "monitor")
+"""Folders of tests that run jobs of their own."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbage_ends_young(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What the fits of a module left in circles is collected behind it.
+
+    Taking down a tf.data iterator can wait for its tuning thread to wake up, which sleeps the longer the
+    older it is: minutes later that would hold up any other test.
+    """
+    yield
+    if request.path.parent.name in RUN_FITS:
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,12 @@ import pytest
 
 import tfdiag
 from tests.integration import jobs
-from tests.integration.expectations import BUDGET_S, survives_json
+from tests.integration.expectations import survives_json
 from tests.traces_left import leaves_no_trace
 
 pytestmark = pytest.mark.usefixtures("no_garbage")
 
+BUDGET_S = 5.0
 SLACK = 1.1
 """The promise of the issue: the budget and ten percent."""
 

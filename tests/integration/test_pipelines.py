@@ -243,7 +243,7 @@ def test_every_dress_is_seen_through(model: Any, name: str) -> None:
     dataset = make()
 
     with leaves_no_trace(model, dataset=dataset):
-        report = diagnose(model, dataset, budget=6.0)
+        report = diagnose(model, dataset, budget=4.5)
 
     is_sound(report, batch_size=jobs.BATCH)
     assert report.verdict.code == "input-bound"
@@ -492,7 +492,7 @@ def test_input_that_hangs(name: str) -> None:
     model, gate = jobs.tiny_model(), Gate(after=40)
     make, label = HANGING[name]
     dataset = make(gate)
-    budget = 5.0
+    budget = 4.0
 
     with leaves_no_trace(model):
         try:
@@ -511,7 +511,7 @@ def test_input_that_hangs_only_when_read_again(model: Any) -> None:
     """One that survives the run and blocks while it is read alone leaves gaps, not a hang."""
     gate = Gate(after=10**9)
     dataset = late(hanging_map(gate))
-    budget = 5.0
+    budget = 4.0
 
     class Closes(keras.callbacks.Callback):
         """Lets nothing through any more, once the run is over."""
