@@ -6,7 +6,7 @@ Every string here is safe to show on a line of a terminal; a form adds its own e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tfdiag.model.measurements import Environment, Job, Live, Measurements, Overhead, Replay
@@ -143,7 +143,7 @@ def view(report: ReportData) -> View:
         parts=tuple(_parts(report.measurements)),
         problems=tuple(map(_problem, report.findings)),
         no_problem=_no_problem(report),
-        changes=tuple(map(_change, report.suggestions)),
+        changes=tuple(_changes(report.suggestions)),
         withdrawn=tuple(map(_change, report.rejected)),
         unmeasured=_unmeasured(report),
         notes=_notes(report),
@@ -311,6 +311,16 @@ def _no_problem(report: ReportData) -> str:
     if undecided:
         return f"None, but {_count(undecided, 'check')} could not be decided: see “Not measured”."
     return "None."
+
+
+def _changes(suggestions: Iterable[Suggestion]) -> Iterable[Change]:
+    """Show what several checks suggest in the same words and code once, where it stands best."""
+    shown: dict[tuple[str, str], Change] = {}
+    for change in map(_change, suggestions):
+        first = shown.get((change.text, change.code))
+        also = () if first is None else (Row("also", change.id),)
+        shown[change.text, change.code] = replace(first or change, facts=(*(first or change).facts, *also))
+    return shown.values()
 
 
 def _change(suggestion: Suggestion) -> Change:

@@ -292,3 +292,16 @@ def test_markdown_blocks_start_only_where_they_should(start: str) -> None:
     text = replace(report, findings=(finding,), suggestions=(), warnings=()).to_markdown()
     rendered = MarkdownIt("commonmark").enable("table").render(text)
     assert f"<p>{escape(start)}x</p>" in rendered
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_change_that_two_checks_suggest_is_shown_once(form: str) -> None:
+    """With the names of both, and the data keep both."""
+    report = full()
+    first = report.suggestions[0]
+    twin = replace(first, id="small-batch/twin", check="small-batch")
+    report = replace(report, suggestions=(*report.suggestions, twin))
+    shown = FORMS[form](report)
+    assert shown.count(escape("small-batch/twin")) == 1
+    assert shown.count(first.risk[:30]) == FORMS[form](full()).count(first.risk[:30])
+    assert Report.from_dict(report.to_dict()).suggestions[-1] == twin
