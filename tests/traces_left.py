@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import threading
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -195,7 +196,12 @@ def threads_left(before: set[threading.Thread]) -> list[str]:
     left = python_threads() - before
     for thread in left:
         thread.join(BOUNDED_WAIT_S)
-    return [f"thread:  {thread!r}" for thread in left if thread.is_alive()]
+    stacks = sys._current_frames()
+    return [
+        f"thread:  {thread!r}, at\n" + "".join(traceback.format_stack(stacks[thread.ident or 0]))
+        for thread in left
+        if thread.is_alive() and thread.ident in stacks
+    ]
 
 
 # Random generators and names -----------------------------------------------------------------

@@ -44,6 +44,11 @@ def _model(width: int = 256, units: int = 256, layers: int = 3) -> Any:
     return model
 
 
+def _busy_model() -> Any:
+    """Give a model that computes for so long that nothing else counts, on 512 rows."""
+    return _model(units=512, layers=4)
+
+
 def _arrays(rows: int, width: int = 256) -> tuple[Any, Any]:
     import numpy as np
 
@@ -61,7 +66,7 @@ def _data(rows: int = 128) -> Any:
 
 
 def kept_by_a_callback() -> tuple[Any, Any, dict[str, Any]]:
-    """Keep a megabyte of each step in a list."""
+    """Keep two megabytes of each step in a list."""
     import keras
     import numpy as np
 
@@ -73,7 +78,7 @@ def kept_by_a_callback() -> tuple[Any, Any, dict[str, Any]]:
             self.seen: list[Any] = []
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.seen.append(np.ones(1 << 17))
+            self.seen.append(np.ones(1 << 18))
 
     return _model(), _data(), {"fit_kwargs": {"callbacks": [Keeps()]}}
 
@@ -99,8 +104,8 @@ def shuffle_that_is_filled() -> tuple[Any, Any, dict[str, Any]]:
     """Shuffle with a buffer of many batches: it fills before the first step."""
     import tensorflow as tf
 
-    data = tf.data.Dataset.from_tensor_slices(_arrays(20_000)).repeat().shuffle(50_000).batch(128)
-    return _model(), data.prefetch(2), {}
+    data = tf.data.Dataset.from_tensor_slices(_arrays(20_000)).repeat().shuffle(50_000).batch(512)
+    return _busy_model(), data.prefetch(2), {}
 
 
 def bounded_buffer() -> tuple[Any, Any, dict[str, Any]]:
@@ -118,9 +123,9 @@ def bounded_buffer() -> tuple[Any, Any, dict[str, Any]]:
             self.seen: Any = collections.deque(maxlen=100)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.seen.append(np.ones(1 << 17))
+            self.seen.append(np.ones(1 << 16))
 
-    return _model(), _data(), {"fit_kwargs": {"callbacks": [KeepsSome()]}}
+    return _busy_model(), _data(512), {"fit_kwargs": {"callbacks": [KeepsSome()]}}
 
 
 # Others on the same cores ----------------------------------------------------------------------
@@ -157,10 +162,10 @@ def two_other_jobs() -> tuple[Any, Any, dict[str, Any]]:
     return _model(512, 256, 2), data.prefetch(2), {}
 
 
-def _data_of(width: int) -> Any:
+def _data_of(width: int, rows: int = 256) -> Any:
     import tensorflow as tf
 
-    return tf.data.Dataset.from_tensors(_arrays(256, width)).repeat(100_000)
+    return tf.data.Dataset.from_tensors(_arrays(rows, width)).repeat(100_000)
 
 
 def more_threads_than_cores() -> tuple[Any, Any, dict[str, Any]]:
@@ -176,18 +181,23 @@ def all_cores_for_one() -> tuple[Any, Any, dict[str, Any]]:
     """Keep all cores busy with step and input of one job: many threads, each with work of its own."""
     import tensorflow as tf
 
-    data = _data_of(512).map(lambda x, y: (tf.sin(x) + tf.cos(x), y), num_parallel_calls=tf.data.AUTOTUNE)
+    data = _data_of(512, rows=1024)
+    data = data.map(lambda x, y: (tf.sin(x) + tf.cos(x), y), num_parallel_calls=tf.data.AUTOTUNE)
     return _model(512, 512, 4), data.prefetch(tf.data.AUTOTUNE), {}
 
 
 JOBS = (
-    StepJob("memory kept by a callback", kept_by_a_callback, "memory-growth"),
-    StepJob("memory kept by the input", kept_by_the_input, "memory-growth"),
+    StepJob("memory kept by a callback", kept_by_a_callback, "memory-growth", beside=("slow-callback",)),
+    StepJob(
+        "memory kept by the input", kept_by_the_input, "memory-growth", beside=("python-function-in-map",)
+    ),
     StepJob("shuffle buffer that is filled", shuffle_that_is_filled, ""),
     StepJob("bounded buffer that is filled", bounded_buffer, ""),
-    # Those with other jobs come last: the others go on for a while.
     StepJob("all cores for one job", all_cores_for_one, ""),
-    StepJob("more threads than cores", more_threads_than_cores, "oversubscribed-threads"),
+    # Work that is spread over 64 threads costs the same however little it is, which a bigger batch shares.
+    StepJob(
+        "more threads than cores", more_threads_than_cores, "oversubscribed-threads", beside=("small-batch",)
+    ),
     StepJob("another job on the same cores", another_job, "oversubscribed-threads"),
     StepJob("two other jobs on the same cores", two_other_jobs, "oversubscribed-threads"),
 )

@@ -19,3 +19,9 @@ class StepJob:
     cost_s: float | None = None
     """What the cause costs in a step, where that is known."""
     budget_s: float = 20.0
+    beside: tuple[str, ...] = ()
+    """What else is true of it, and may stand above what is expected."""
+    planted: Callable[[], bool] = lambda: True
+    """Whether the cause is one on this machine."""
+    twin: Callable[[], tuple[Any, Any, dict[str, Any]]] | None = None
+    """The same job without its cause: the difference of their steps is what the cause costs."""

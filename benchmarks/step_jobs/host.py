@@ -18,6 +18,7 @@ __all__ = ["JOBS"]
 _MS = 1e-3
 _WIDTH = 256
 _ROWS = 128
+_BUSY_ROWS = 512
 
 
 def _spin(seconds: float) -> None:
@@ -34,6 +35,11 @@ def _model(width: int = _WIDTH, units: int = 256, layers: int = 3, **options: An
     model = keras.Sequential([keras.Input((width,)), *hidden, keras.layers.Dense(1)])
     model.compile("adam", "mse", **{"jit_compile": False, **options})
     return model
+
+
+def _busy_model() -> Any:
+    """Give a model that computes for so long that nothing else counts, on as many rows as belong to it."""
+    return _model(units=512, layers=4)
 
 
 def _data(batches: int = 100_000, rows: int = _ROWS, width: int = _WIDTH) -> Any:
@@ -158,7 +164,10 @@ def summaries_each_epoch() -> tuple[Any, Any, dict[str, Any]]:
     def write(self: Any, epoch: int, *_: Any) -> None:
         with writer.as_default():
             for weight in self.model.weights * 20:
-                tf.summary.write(weight.path, tf.sort(tf.reshape(weight.value, [-1])), step=epoch)
+                # What a summary is made of is computed inside of it, as histograms are.
+                tf.summary.write(
+                    weight.path, lambda kept=weight: tf.sort(tf.reshape(kept.value, [-1])), step=epoch
+                )
             writer.flush()
 
     return _model(), _data(10), _with(_callback(on_epoch_end=write))
@@ -167,31 +176,35 @@ def summaries_each_epoch() -> tuple[Any, Any, dict[str, Any]]:
 # Waits for values -------------------------------------------------------------------------------
 
 
-def reads_all_weights() -> tuple[Any, Any, dict[str, Any]]:
-    """Copy all weights of a wide model to NumPy after each batch."""
-    read = _callback(
-        on_train_batch_end=lambda self, *_: [w.value.numpy().copy()[:0] for w in self.model.weights]
-    )
-    return _model(units=1536), _data(rows=8), _with(read)
+def reads_all_keys() -> tuple[Any, Any, dict[str, Any]]:
+    """Fetch all keys of a lookup table after each batch: text is copied for Python one by one."""
+    import tensorflow as tf
+
+    keys = tf.strings.as_string(tf.range(200_000))
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    table.insert(keys, tf.range(200_000, dtype=tf.int64))
+    read = _callback(on_train_batch_end=lambda *_: table.export()[0].numpy())
+    return _model(), _data(), _with(read)
 
 
 def own_step_reads() -> tuple[Any, Any, dict[str, Any]]:
-    """Read what the step returns, 40 MB of it, in a loop of one's own."""
+    """Read the words that the step returns, in a loop of one's own."""
     import tensorflow as tf
 
     weight = tf.Variable(tf.ones((_WIDTH, 1)))
+    words = tf.constant(["a word"] * 200_000)
 
     @tf.function
     def step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((x @ weight - y) ** 2)
         weight.assign_sub(1e-3 * tape.gradient(loss, weight))
-        return tf.identity(tf.random.uniform((10_000_000,)))
+        return tf.identity(words)
 
-    kept: list[float] = []
+    kept: list[int] = []
 
     def train_step(batch: Any) -> None:
-        kept[:] = [float(step(*batch).numpy()[0])]
+        kept[:] = [len(step(*batch).numpy())]
 
     return None, _data(), {"train_step": train_step}
 
@@ -212,10 +225,10 @@ def validation_steps_in_samples() -> tuple[Any, Any, dict[str, Any]]:
 # Traces and compilation -------------------------------------------------------------------------
 
 
-def _own(function: Any) -> Any:
+def _own(function: Any, units: int = 1) -> Any:
     import tensorflow as tf
 
-    weight = tf.Variable(tf.ones((_WIDTH, 1)))
+    weight = tf.Variable(tf.ones((_WIDTH, units)))
 
     def step(x: Any, y: Any, rate: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -245,7 +258,7 @@ def lengths(longest: int = 400, *, few: bool = False, width: int = 16) -> Any:
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
-    choice = [32, 64] if few else list(range(8, longest))
+    choice = [128, 256] if few else list(range(8, longest))
 
     def batches() -> Any:
         for _ in range(100_000):
@@ -281,11 +294,12 @@ def made_anew() -> tuple[Any, Any, dict[str, Any]]:
     return None, _data(), {"train_step": lambda batch: tf.function(plain)(*batch, rate)}
 
 
-def _sequences(**options: Any) -> Any:
+def _sequences(width: int = 16, units: int = 32, **options: Any) -> Any:
     import keras
 
     keras.utils.set_random_seed(1)
-    layers = [keras.Input((None, 16)), keras.layers.Dense(32, "relu"), keras.layers.GlobalAveragePooling1D()]
+    hidden = keras.layers.Dense(units, "relu")
+    layers = [keras.Input((None, width)), hidden, keras.layers.GlobalAveragePooling1D()]
     model = keras.Sequential([*layers, keras.layers.Dense(1)])
     model.compile("sgd", "mse", **options)
     return model
@@ -302,7 +316,11 @@ def xla_of_many_shapes() -> tuple[Any, Any, dict[str, Any]]:
 def cheap_callback() -> tuple[Any, Any, dict[str, Any]]:
     """Count batches."""
     counted: list[int] = []
-    return _model(), _data(), _with(_callback(on_train_batch_end=lambda _, batch, *__: counted.append(batch)))
+    return (
+        _busy_model(),
+        _data(rows=_BUSY_ROWS),
+        _with(_callback(on_train_batch_end=lambda _, batch, *__: counted.append(batch))),
+    )
 
 
 def rare_values() -> tuple[Any, Any, dict[str, Any]]:
@@ -312,12 +330,12 @@ def rare_values() -> tuple[Any, Any, dict[str, Any]]:
         if batch % 200 == 0:
             [w.value.numpy() for w in self.model.weights]
 
-    return _model(), _data(), _with(_callback(on_train_batch_end=read))
+    return _busy_model(), _data(rows=_BUSY_ROWS), _with(_callback(on_train_batch_end=read))
 
 
 def short_validation() -> tuple[Any, Any, dict[str, Any]]:
     """Validate on a tenth."""
-    return _model(), _data(200), _with(validation_data=_data(10))
+    return _busy_model(), _data(200, _BUSY_ROWS), _with(validation_data=_data(10, _BUSY_ROWS))
 
 
 def checkpoint_of_long_epochs() -> tuple[Any, Any, dict[str, Any]]:
@@ -326,7 +344,7 @@ def checkpoint_of_long_epochs() -> tuple[Any, Any, dict[str, Any]]:
 
     path = str(Path(_folder()) / "best.weights.h5")
     saver = keras.callbacks.ModelCheckpoint(path, save_weights_only=True)
-    return _model(), _data(400), _with(saver)
+    return _busy_model(), _data(400, _BUSY_ROWS), _with(saver)
 
 
 def last_batch_is_smaller() -> tuple[Any, Any, dict[str, Any]]:
@@ -334,17 +352,17 @@ def last_batch_is_smaller() -> tuple[Any, Any, dict[str, Any]]:
     import numpy as np
     import tensorflow as tf
 
-    step = _own(tf.function)
-    rows = 50 * _ROWS + 7
+    step = _own(tf.function, units=2048)
+    rows = 50 * _BUSY_ROWS + 7
     x, y = np.ones((rows, _WIDTH), "float32"), np.zeros((rows, 1), "float32")
     rate = tf.constant(1e-3)
-    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(_ROWS)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(_BUSY_ROWS)
     return None, dataset, {"train_step": lambda batch: step(*batch, rate)}
 
 
 def xla_of_few_shapes() -> tuple[Any, Any, dict[str, Any]]:
     """Compile a step with XLA whose batches have one of two lengths."""
-    return _sequences(jit_compile=True), lengths(few=True), {}
+    return _sequences(64, 1024, jit_compile=True), lengths(few=True, width=64), {}
 
 
 JOBS = (
@@ -357,7 +375,7 @@ JOBS = (
     StepJob("backup-of-short-epochs", backup_of_short_epochs, "frequent-checkpoint"),
     StepJob("summaries-each-batch", summaries_each_batch, "summary-writing", 3 * _MS),
     StepJob("summaries-each-epoch", summaries_each_epoch, "summary-writing"),
-    StepJob("values-of-all-weights", reads_all_weights, "host-sync-per-step"),
+    StepJob("values-of-a-table", reads_all_keys, "host-sync-per-step", beside=("slow-callback",)),
     StepJob("values-in-own-step", own_step_reads, "host-sync-per-step"),
     StepJob("validation-long", long_validation, "validation-dominates"),
     StepJob("validation-steps-in-samples", validation_steps_in_samples, "validation-dominates"),

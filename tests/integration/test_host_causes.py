@@ -55,7 +55,7 @@ def test_saving_summaries_and_a_callback_in_a_list_are_three_findings(tmp_path: 
     callbacks = [
         keras.callbacks.CallbackList([listed], model=model),
         keras.callbacks.ModelCheckpoint(
-            str(tmp_path / "best.weights.h5"), save_weights_only=True, save_freq=10
+            str(tmp_path / "best.weights.h5"), save_weights_only=True, save_freq=2
         ),
         host._callback(on_train_batch_end=timed("writes", write)),
     ]

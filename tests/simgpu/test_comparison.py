@@ -93,6 +93,7 @@ def true_crossing(run: Run, grid: list[int]) -> float:
     """Rows at which the hand-timed CPU and the log's GPU take the same."""
     gain = [math.log(run.result["host"][str(rows)] / gpu_seconds(run, rows)) for rows in grid]
     turns = [index for index in range(1, len(grid)) if gain[index - 1] <= 0 < gain[index]]
+    assert turns, f"the CPU is not overtaken in truth: {dict(zip(grid, gain, strict=True))}"
     # Of several turns, which only noise makes, the one with fewest sizes on its wrong side.
     turn = max(turns, key=lambda index: sum(gain[index:]) - sum(gain[:index]))
     part = -gain[turn - 1] / (gain[turn] - gain[turn - 1])

@@ -21,6 +21,7 @@ _CARRIES = (
 )  # fmt: skip
 """Ops that hand a tensor on without going over it."""
 _WRITES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+_REDUCES = ("Any", "All", "Sum", "Mean", "Max", "Min", "Prod", "L2Loss", "EuclideanNorm")
 _KINDS: tuple[tuple[str, LoopKind], ...] = (
     ("map", "map_fn"),
     ("scan", "scan"),
@@ -89,7 +90,7 @@ def _kind(name: str) -> LoopKind:
 
 
 def _over(walked: Sequence[Walked], rows: int, dim: int) -> Iterator[str]:
-    """Give the names of ops whose results are as large as a table, and of those that write such a result."""
+    """Give the names of ops whose results are as large as a table, and of those that write or sum up such."""
     mine: set[tuple[str, str]] = set()
     for each in walked:
         op = each.node.op
@@ -102,7 +103,7 @@ def _over(walked: Sequence[Walked], rows: int, dim: int) -> Iterator[str]:
             yield normal(each.path)
     for each in walked:
         op = each.node.op
-        if op not in _WRITES and not op.startswith("ResourceApply"):
+        if op not in (*_WRITES, *_REDUCES) and not op.startswith("ResourceApply"):
             continue
         sources = {source.lstrip("^").split(":", 1)[0] for source in each.node.inputs}
         if any((each.node.function, source) in mine for source in sources):

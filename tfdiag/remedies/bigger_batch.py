@@ -9,7 +9,7 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import speedup
 
-__all__ = ["RISK", "best_size", "predict", "step_with", "suggest"]
+__all__ = ["RISK", "best_size", "predict", "saved_in_call", "step_with", "suggest"]
 
 RISK = (
     "Fewer, larger updates: the learning rate may need to change, convergence and the quality of the result "
@@ -52,6 +52,20 @@ def step_with(analysis: Analysis, rows: int) -> Maybe:
     return Quantity(
         value, "s", max(1e-9, value - half), high, "estimated", "one batch replayed at several sizes"
     )
+
+
+def saved_in_call(analysis: Analysis, rows: int) -> float:
+    """Give the share of the step that batches of so many rows save inside of its call.
+
+    What they save beside it (callbacks that run for each batch) has causes of its own.
+    """
+    scaling = analysis.scaling
+    if isinstance(scaling, Missing):
+        return 0.0
+    then = _in_place_of(scaling, rows)
+    if isinstance(then, Missing):
+        return 0.0
+    return analysis.share(scaling.steps[scaling.rows].value - then.value * scaling.rows / rows)
 
 
 def _in_place_of(scaling: BatchScaling, rows: int) -> Maybe:

@@ -33,6 +33,9 @@ __all__ = ["CHECK"]
 _GAIN = 1.5
 _SURELY = 1.3
 """The lower end of the interval."""
+_LEAST = 0.9 * (1 - 1 / _GAIN)
+"""Of the step, inside of its call: callbacks and other things that each batch costs are not the device's. A
+little less than the gain asks for, because the call was replayed and not live."""
 _LARGE_GAIN = 2.0
 """From here on the size of the batch is more than a detail of the job."""
 
@@ -50,9 +53,9 @@ def run(analysis: Analysis) -> Iterator[Result]:
         return
     rows, gain = best
     surely = gain.value if gain.low is None else gain.low
-    if gain.value < _GAIN or surely < _SURELY:
+    cost = min(1 - 1 / gain.value, bigger_batch.saved_in_call(analysis, rows))
+    if gain.value < _GAIN or surely < _SURELY or cost < _LEAST:
         return
-    cost = 1 - 1 / gain.value
     # Nothing is wrong with the job: a bigger batch is another training.
     severity: Severity = severity_of(cost) if gain.value >= _LARGE_GAIN else "info"
     yield Result(

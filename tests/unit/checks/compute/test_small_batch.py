@@ -79,6 +79,11 @@ def test_what_grows_with_the_rows_is_no_gain(parts: dict[str, Any]):
     assert results(CHECK, **growing(0.8, epochs=4, **parts)) == []
 
 
+def test_what_callbacks_cost_for_each_batch_is_not_the_batch_s_fault():
+    """They would be shared by more rows as well, but the device has enough to do."""
+    assert results(CHECK, **growing(0.3, callbacks={"Log": 30 * MS})) == []
+
+
 @pytest.mark.parametrize(
     "parts",
     [{"job": {"run_eagerly": True}}, {"job": {"loop": "custom"}}, {"compute": 5 * MS, "dispatch": 5 * MS}],
