@@ -3,8 +3,8 @@
     python -m benchmarks.step_causes [--budget SECONDS] [--only PART]
 
 A job is right when its planted cause is the most costly finding, a healthy one when nothing is found but that
-it computes. Where the cost of the cause is known, or measured as the difference to the same job without it, the
-finding's cost is held against it. Each job has a process of its own.
+it computes. Where the cost of the cause is known, or measured as the difference to the same job without it,
+the finding's cost is held against it. Each job has a process of its own.
 """
 
 from __future__ import annotations
