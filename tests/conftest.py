@@ -81,9 +81,10 @@ def _nothing_left_behind() -> Iterator[None]:
     """No test leaves a thread, a hook, a handler, a changed setting or a file behind."""
     threads, before, loaded = python_threads(), surroundings(), frameworks_loaded()
     yield
+    left = threads_left(threads)  # first, for a thread may still put things back
     lines = difference(before, surroundings())
     if frameworks_loaded() != loaded:
         # The test was the first to import TensorFlow or Keras, which set these themselves.
         lines = [line for line in lines if not any(name in line for name in SET_BY_IMPORTS)]
-    lines += threads_left(threads)
+    lines += left
     assert not lines, "the test left traces:\n  " + "\n  ".join(lines)

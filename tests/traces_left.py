@@ -27,8 +27,9 @@ from typing import Any
 
 import numpy as np
 
-BOUNDED_WAIT_S = 2.0
-"""How long a thread that was told to end may take."""
+BOUNDED_WAIT_S = 20.0
+"""How long a thread that was told to end may take: it may be taking down an iterator of tf.data, which waits
+for its tuning thread to wake up, at most for as long as the iterator is old."""
 
 NOT_OURS = ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".coverage")
 """Entries of the working directory that the test tools write."""

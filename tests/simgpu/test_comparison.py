@@ -11,7 +11,7 @@ import pytest
 from .harness import Run, Simgpu
 
 WIDTH = 256
-GRID = [4 * 2**step for step in range(11)]
+GRID = [4 * 2**step for step in range(13)]
 """Rows at which both devices are timed by hand."""
 WITHIN = 2.0
 """On a machine that does other things as well; benchmarks/crossover.py holds it to 1.5."""

@@ -50,7 +50,7 @@ def diagnosed(
         data = data.map(lambda x, y: (tf.ensure_shape(tf.numpy_function(slow, [x], x.dtype), x.shape), y))
     model.optimizer.build(model.trainable_variables)
     state = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
-    report = tfdiag.diagnose(model, data, budget=14, verify=False, progress=probe.mark)
+    report = tfdiag.diagnose(model, data, budget=10, verify=False, progress=probe.mark)
     probe.mark("end")
     now = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
     step = report.step

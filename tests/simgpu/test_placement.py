@@ -54,7 +54,7 @@ def diagnosed(probe: Any, budget: float) -> Any:
 @pytest.fixture(scope="module")
 def answers(simgpu: Simgpu) -> Any:
     """A job with an op on the CPU in its middle, the same without, with its weights and all on the CPU."""
-    return simgpu(diagnosed, 9.0, preset="slow bus", knobs={"gflops": 200}).result
+    return simgpu(diagnosed, 7.0, preset="slow bus", knobs={"gflops": 200}).result
 
 
 ABOUT = (

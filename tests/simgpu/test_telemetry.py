@@ -319,7 +319,7 @@ def train(_probe: Any, steps: int, check_stops: bool) -> dict[str, Any]:
         tf.data.Dataset.from_tensors((np.ones((256, 512), "f"), np.ones((256, 1), "f"))).repeat().prefetch(2)
     )
     threads = threading.active_count()
-    report = tfdiag.diagnose(model, data, budget=14, verify=False, steps=steps or None)
+    report = tfdiag.diagnose(model, data, budget=10, verify=False, steps=steps or None)
     result: dict[str, Any] = {
         "report": json.loads(report.to_json()),
         "text": str(report),

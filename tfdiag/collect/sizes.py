@@ -40,6 +40,10 @@ _LEAST_CALLS = 3
 """In a block, after one that is not counted,"""
 _LONG_S = 0.05
 """unless a call takes so long that what came before it no longer shows."""
+_WAKE_S = 0.04
+"""So long a processor works before it is timed: its threads share a core until the system has spread them,"""
+_ALONE_S = 1e-4
+"""unless a call is so short that one thread does all of it."""
 _MOST_ROUNDS = 41
 _GOOD_ROUNDS = 9
 _LEAST_ROUNDS = 3
@@ -200,12 +204,20 @@ class _Runner:
         each_s = cell.guess_s + self.wait_s
         count = max(1 if each_s > _LONG_S else _LEAST_CALLS, int(seconds / each_s))
         with self._on():
-            if each_s <= _LONG_S:
-                self._timed(cell.work)  # another device has used the caches, and threads have gone to sleep
+            self._wake(cell, each_s)
             times = [self._timed(cell.work) for _ in range(count)]
         # Of one block, so that what else runs on the machine now and then does not count as the call's.
         cell.call_s.append(float(np.median([each[0] for each in times])))
         cell.returns_s.append(float(np.median([each[1] for each in times])))
+
+    def _wake(self, cell: _Cell, each_s: float) -> None:
+        """Let the threads of a device that was not used for a while come back, each to a core of its own."""
+        if each_s > _LONG_S:
+            return
+        end = self._clock() + (_WAKE_S if self.is_host and each_s >= _ALONE_S else 0.0)
+        self._timed(cell.work)  # another device has used the caches
+        while self._clock() < end:
+            self._timed(cell.work)
 
     def transfers(self, cell: _Cell) -> None:
         """Copy the arguments to the device and the result back, where the device is not the host."""
