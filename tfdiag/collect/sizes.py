@@ -97,9 +97,19 @@ class _Cell:
 class _Runner:
     """One device."""
 
-    def __init__(self, device: str, kind: str, clock: Callable[[], float], *, chosen: bool = True) -> None:
+    def __init__(
+        self,
+        device: str,
+        kind: str,
+        clock: Callable[[], float],
+        *,
+        chosen: bool = True,
+        sleeps: bool = False,
+    ) -> None:
         self.device, self.kind = device, kind
         self._chosen = chosen
+        self._sleeps = sleeps
+        """It has nothing to do while it is another device's turn."""
         self._warm_s = 0.0
         self.cells: dict[int, _Cell] = {}
         self.calls = 0
@@ -210,11 +220,15 @@ class _Runner:
         cell.call_s.append(float(np.median([each[0] for each in times])))
         cell.returns_s.append(float(np.median([each[1] for each in times])))
 
+    def waking_s(self, each_s: float) -> float:
+        """Give how long it takes until threads that had nothing to do are as quick as they can be."""
+        return _WAKE_S if self.is_host and self._sleeps and _ALONE_S <= each_s <= _LONG_S else 0.0
+
     def _wake(self, cell: _Cell, each_s: float) -> None:
         """Let the threads of a device that was not used for a while come back, each to a core of its own."""
         if each_s > _LONG_S:
             return
-        end = self._clock() + (_WAKE_S if self.is_host and each_s >= _ALONE_S else 0.0)
+        end = self._clock() + self.waking_s(each_s)
         self._timed(cell.work)  # another device has used the caches
         while self._clock() < end:
             self._timed(cell.work)
@@ -296,7 +310,8 @@ class Sizes:
         """Take the devices; those `by_default` are what TensorFlow chooses where nobody says anything."""
         self._clock, self._until, self._should_stop = clock, until, should_stop
         self._runners = [
-            _Runner(device, kind, clock, chosen=device not in by_default) for device, kind in devices
+            _Runner(device, kind, clock, chosen=device not in by_default, sleeps=len(devices) > 1)
+            for device, kind in devices
         ]
         self._explore_until = clock() + _EXPLORE_SHARE * (until - clock())
         self.sizes: list[int] = []
@@ -492,6 +507,7 @@ class Sizes:
         def round_s() -> float:
             return sum(
                 max(_LEAST_BLOCK_S, (2 + _LEAST_CALLS) * runner.cells[rows].guess_s)
+                + runner.waking_s(runner.cells[rows].guess_s)
                 + 2 * runner.ready_s(rows)
                 for runner in alive
                 for rows in self.sizes
