@@ -396,6 +396,8 @@ class Recorder:
         """Give what was seen as plain data; the recorder goes on."""
         starts = [start for start, _ in self.calls]
         waits = [*self.waits, *[math.nan] * (len(starts) - len(self.waits))]
+        # The step that is running, or that failed, has been traced and is no call yet.
+        traced = [call for call in self.traced if call < self.dropped + len(starts)]
         missing = ""
         if all(math.isnan(wait) for wait in waits):
             missing = self._reader.missing or (
@@ -407,8 +409,8 @@ class Recorder:
             start_s=tuple(starts),
             duration_s=tuple(end - start for start, end in self.calls),
             wait_s=tuple(waits),
-            traced=tuple(self.traced),
-            trace_s=tuple(self.trace_s.get(call, math.nan) for call in self.traced) if self.trace_s else (),
+            traced=tuple(traced),
+            trace_s=tuple(self.trace_s.get(call, math.nan) for call in traced) if self.trace_s else (),
             held=tuple(self.held),
             steps_per_call=self.steps_per_call,
             wait_missing=missing,

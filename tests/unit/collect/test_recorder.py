@@ -306,6 +306,27 @@ def test_traces_from_before_are_not_this_runs(clock: FakeClock) -> None:
     assert recorder.traced == []
 
 
+def test_a_call_that_never_ended_is_not_among_the_traced(clock: FakeClock) -> None:
+    """A step that traced and did not come back has no time of its own, so nothing may refer to it."""
+    recorder = Recorder(clock)
+
+    def train(_: Any) -> None:
+        recorder.traces(0.5)
+        if len(recorder.calls) == 2:
+            raise RuntimeError("unwound")
+        clock.advance(1.0)
+
+    step = recorder.instrument(train, None)
+    step(None)
+    step(None)
+    with pytest.raises(RuntimeError):
+        step(None)
+
+    live = recorder.live()
+    assert live.traced == (0, 1)
+    assert live.trace_s == (0.5, 0.5)
+
+
 def test_callback_times_are_kept_by_block(clock: FakeClock) -> None:
     """Between two looks the times of a callback's method add up to one row; the open block shows too."""
     recorder = Recorder(clock)
