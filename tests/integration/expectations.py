@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tfdiag
+from tests.pace import enough
 from tfdiag.model.measurements import Live
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import SEGMENTS, VERDICTS, Step
@@ -18,8 +19,9 @@ BUDGET_S = 3.0
 
 
 def diagnose(model: Any, dataset: Any = None, **kwargs: Any) -> tfdiag.Report:
-    """Diagnose within a small budget."""
-    return tfdiag.diagnose(model, dataset, **{"budget": BUDGET_S, "verify": False, **kwargs})
+    """Diagnose within a small budget, of the reference's seconds."""
+    budget = enough(kwargs.pop("budget", BUDGET_S))
+    return tfdiag.diagnose(model, dataset, **{"budget": budget, "verify": False, **kwargs})
 
 
 def is_sound(report: tfdiag.Report, *, batch_size: int | None = None) -> None:

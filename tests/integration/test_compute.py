@@ -12,6 +12,7 @@ import tensorflow as tf
 import tfdiag
 from tests.integration import jobs
 from tests.integration.expectations import is_sound, survives_json
+from tests.pace import enough
 from tests.traces_left import leaves_no_trace
 from tfdiag.analyse.analysis import analyse
 from tfdiag.analyse.scaling import BatchScaling
@@ -40,7 +41,7 @@ def net(units: int, depth: int, *, policy: str | None = None) -> Any:
 def diagnosed(model: Any, dataset: Any, budget: float = BUDGET_S, **kwargs: Any) -> tfdiag.Report:
     """Diagnose, and make sure that nothing is left and that the report holds."""
     with leaves_no_trace(model, dataset=dataset):
-        report = tfdiag.diagnose(model, dataset, budget=budget, verify=False, **kwargs)
+        report = tfdiag.diagnose(model, dataset, budget=enough(budget), verify=False, **kwargs)
     is_sound(report)
     survives_json(report)
     return report
@@ -99,6 +100,6 @@ def test_a_step_of_arithmetic_is_called_so_with_a_number() -> None:
 def test_an_eager_step_has_no_count() -> None:
     """What can't be traced says so, and is no reason to stop."""
     model = jobs.tiny_model(run_eagerly=True)
-    report = tfdiag.diagnose(model, jobs.batches(None), budget=2.0, verify=False)
+    report = tfdiag.diagnose(model, jobs.batches(None), budget=enough(2.0), verify=False)
     assert isinstance(report.measurements.compute, Missing)
     assert "eager" in report.measurements.compute.reason

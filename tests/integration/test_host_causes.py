@@ -16,6 +16,7 @@ import tfdiag
 from benchmarks.step_jobs import host
 from tests.integration import jobs
 from tests.integration.expectations import is_sound
+from tests.pace import enough
 from tests.traces_left import leaves_no_trace
 from tfdiag.model.quantity import Quantity
 
@@ -61,7 +62,7 @@ def test_saving_summaries_and_a_callback_in_a_list_are_three_findings(tmp_path: 
     ]
     with leaves_no_trace(model, dataset=data):
         report = tfdiag.diagnose(
-            model, data, fit_kwargs={"callbacks": callbacks}, steps=60, budget=12, verify=False
+            model, data, fit_kwargs={"callbacks": callbacks}, steps=60, budget=enough(12), verify=False
         )
     is_sound(report, batch_size=128)
     assert report.verdict.code == "host-bound"
@@ -82,7 +83,7 @@ def test_saving_summaries_and_a_callback_in_a_list_are_three_findings(tmp_path: 
 def test_a_python_number_that_changes_is_named() -> None:
     """A rate that is passed as a Python float is traced in each step, which is said with its name."""
     _, data, planted = host.python_float()
-    report = tfdiag.diagnose(None, data, **planted, steps=40, budget=15, verify=False)
+    report = tfdiag.diagnose(None, data, **planted, steps=40, budget=enough(15), verify=False)
     assert report.verdict.code == "compile-bound"
     assert set(found(report)) == {"retracing"}
     assert "rate is a Python value that changes" in found(report)["retracing"].title
@@ -92,7 +93,9 @@ def test_xla_compiles_for_each_length() -> None:
     """Batches of ever new lengths are compiled ever again, and the time for one was measured."""
     model, data, planted = host.xla_of_many_shapes()
     # Without tuning its iterator is taken down at once.
-    report = tfdiag.diagnose(model, jobs.no_autotune(data), **planted, steps=8, budget=16, verify=False)
+    report = tfdiag.diagnose(
+        model, jobs.no_autotune(data), **planted, steps=8, budget=enough(16), verify=False
+    )
     compilation, live = report.measurements.compilation, report.measurements.live
     assert isinstance(compilation.xla_compile, Quantity)
     assert compilation.different > 3
@@ -104,7 +107,7 @@ def test_xla_compiles_for_each_length() -> None:
 def test_one_more_trace_at_the_end_of_an_epoch_is_healthy() -> None:
     """The last batch is smaller, so the step is traced twice and never again."""
     _, data, planted = host.last_batch_is_smaller()
-    report = tfdiag.diagnose(None, data, **planted, steps=160, budget=15, verify=False)
+    report = tfdiag.diagnose(None, data, **planted, steps=160, budget=enough(15), verify=False)
     assert found(report) == {}
     traces = [each for each in report.measurements.compilation.traces if each.during == "step"]
     assert [(each.cause, each.argument) for each in traces] == [("first", ""), ("shape", "x")]
@@ -122,7 +125,7 @@ def test_cheap_hooks_and_short_validation_are_healthy(tmp_path: Path) -> None:
         host._data(200),
         fit_kwargs={"callbacks": callbacks, "validation_data": host._data(8)},
         steps=420,
-        budget=15,
+        budget=enough(15),
         verify=False,
     )
     assert found(report) == {}
@@ -131,7 +134,7 @@ def test_cheap_hooks_and_short_validation_are_healthy(tmp_path: Path) -> None:
 def test_validation_goes_over_its_data_again_and_again() -> None:
     """Steps that were counted in samples are told from the length of the data before it repeats."""
     model, data, planted = host.validation_steps_in_samples()
-    report = tfdiag.diagnose(model, data, **planted, steps=160, budget=15, verify=False)
+    report = tfdiag.diagnose(model, data, **planted, steps=160, budget=enough(15), verify=False)
     cause = found(report)["validation-dominates"]
     passes = next(each.quantity for each in cause.evidence if each.name == "passes over its data")
     assert isinstance(passes, Quantity)
@@ -151,5 +154,7 @@ def test_a_callback_that_raises() -> None:
     data = jobs.no_autotune(host._data())
     before = tf.summary.write
     with pytest.raises(tfdiag.TfdiagError, match="mine"):
-        tfdiag.diagnose(host._model(), data, fit_kwargs={"callbacks": [Raises()]}, budget=30, verify=False)
+        tfdiag.diagnose(
+            host._model(), data, fit_kwargs={"callbacks": [Raises()]}, budget=enough(30), verify=False
+        )
     assert tf.summary.write is before

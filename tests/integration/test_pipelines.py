@@ -19,6 +19,7 @@ import tfdiag
 from tests.integration import jobs
 from tests.integration.expectations import diagnose, is_sound, survives_json
 from tests.integration.processes import succeeds
+from tests.pace import enough
 from tests.traces_left import leaves_no_trace
 from tfdiag.analyse.analysis import analyse
 from tfdiag.analyse.pipeline import PipelineModel
@@ -492,7 +493,7 @@ def test_input_that_hangs(name: str) -> None:
     model, gate = jobs.tiny_model(), Gate(after=40)
     make, label = HANGING[name]
     dataset = make(gate)
-    budget = 3.0
+    budget = enough(3.0)
 
     with leaves_no_trace(model):
         try:
@@ -511,7 +512,7 @@ def test_input_that_hangs_only_when_read_again(model: Any) -> None:
     """One that survives the run and blocks while it is read alone leaves gaps, not a hang."""
     gate = Gate(after=10**9)
     dataset = late(hanging_map(gate))
-    budget = 3.0
+    budget = enough(3.0)
 
     class Closes(keras.callbacks.Callback):
         """Lets nothing through any more, once the run is over."""
