@@ -36,6 +36,10 @@ COST_WITHIN = 0.10
 PLAIN_S = 4.0
 REPLAY_S = 1.5
 ALONE_S = 1.0
+EPOCHS_LEAST = 6
+"""Of short epochs, so that one that stalls at its end is not the typical one …"""
+LONGER_MOST = 4.0
+"""… and how much longer a run may take for them."""
 MUST_WAIT = 0.30
 MAY_WAIT = 0.03
 
@@ -164,7 +168,7 @@ def goals_of(rows: list[dict[str, Any]]) -> list[Goal]:
 
 
 class Watch(keras.callbacks.Callback):
-    """Notes when steps and epochs begin, and ends the run after a time."""
+    """Notes when steps and epochs begin, and ends the run after a time; short epochs are several."""
 
     async_safe = True
 
@@ -182,7 +186,9 @@ class Watch(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Note a step."""
         self.begins.append(time.perf_counter())
-        if self.begins[-1] - self.begins[0] > self._seconds:
+        took = self.begins[-1] - self.begins[0]
+        short = 1 < len(self.epochs) <= EPOCHS_LEAST
+        if took > self._seconds * (LONGER_MOST if short else 1.0):
             self.model.stop_training = True
 
     def step_s(self) -> float:
@@ -193,7 +199,7 @@ class Watch(keras.callbacks.Callback):
         """
         edges = [edge for edge in self.epochs[1:] if edge < len(self.begins)]
         if len(edges) > 1:
-            edges = edges[len(edges) // 2 if len(edges) > 3 else 0 :]
+            edges = edges[len(edges) // 2 if len(edges) > 2 * EPOCHS_LEAST else len(edges) // 3 :]
         else:
             edges = [len(self.begins) // 2, len(self.begins) - 1]
         steps = np.diff(edges)

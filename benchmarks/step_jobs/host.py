@@ -365,7 +365,39 @@ def xla_of_few_shapes() -> tuple[Any, Any, dict[str, Any]]:
     return _sequences(64, 1024, jit_compile=True), lengths(few=True, width=64), {}
 
 
+def eager_by_argument() -> tuple[Any, Any, dict[str, Any]]:
+    """Leave the switch on that helps to look into a step."""
+    return _model(run_eagerly=True), _data(), {}
+
+
+def eager_everywhere() -> tuple[Any, Any, dict[str, Any]]:
+    """Run all functions eagerly, which is a switch of the whole process: the job needs one of its own."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    return _model(units=64, layers=6), _data(rows=32), {}
+
+
+def short_epochs() -> tuple[Any, Any, dict[str, Any]]:
+    """Call each four batches an epoch."""
+    return _model(), _data(4), {"fit_kwargs": {"epochs": 100_000}}
+
+
+def short_epochs_of_arrays() -> tuple[Any, Any, dict[str, Any]]:
+    """Train on few rows, as `fit` takes them."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4 * _ROWS, _WIDTH)).astype("float32")
+    y = np.zeros((len(x), 1), "float32")
+    return _model(), x, {"y": y, "batch_size": _ROWS, "fit_kwargs": {"epochs": 100_000}}
+
+
 JOBS = (
+    StepJob("eager-by-argument", eager_by_argument, "eager-step"),
+    StepJob("eager-everywhere", eager_everywhere, "eager-step"),
+    StepJob("short-epochs", short_epochs, "epoch-overhead"),
+    StepJob("short-epochs-of-arrays", short_epochs_of_arrays, "epoch-overhead"),
     StepJob("callback-each-batch", each_batch, "slow-callback", 3 * _MS),
     StepJob("callback-in-a-list", in_a_list, "slow-callback", 3 * _MS),
     StepJob("callback-each-epoch", each_epoch, "slow-callback", 5 * _MS),
