@@ -7,8 +7,8 @@ import gc
 import pytest
 
 
-@pytest.fixture
-def no_garbage() -> None:
+@pytest.fixture(autouse=True)
+def _no_garbage() -> None:
     """Let what earlier fits left in circles come to its end now.
 
     Python may collect it at any time, and taking down a tf.data iterator can wait for its tuning thread to

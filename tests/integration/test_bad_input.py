@@ -110,7 +110,7 @@ def test_numbers_that_make_no_sense(bad: dict[str, Any]) -> None:
     ((name, value),) = bad.items()
 
     with leaves_no_trace(model, dataset=dataset), pytest.raises(tfdiag.TfdiagError) as error:
-        diagnose(model, dataset, **bad)
+        tfdiag.diagnose(model, dataset, **bad)
 
     says(error, name, str(value))
     assert taken.count == 0

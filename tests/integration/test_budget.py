@@ -15,8 +15,7 @@ import tfdiag
 from tests.integration import jobs
 from tests.integration.expectations import survives_json
 from tests.traces_left import leaves_no_trace
-
-pytestmark = pytest.mark.usefixtures("no_garbage")
+from tfdiag.model.measurements import Live
 
 BUDGET_S = 5.0
 SLACK = 1.1
@@ -90,6 +89,18 @@ def test_steps_that_each_take_most_of_the_budget() -> None:
     assert report.verdict.code in {"inconclusive", "compute-bound", "launch-bound"}
     assert report.verdict.confidence < 0.9
     survives_json(report)
+
+
+def test_a_first_step_that_takes_half_of_the_budget() -> None:
+    """What tracing takes is not taken from the time in which steps are seen."""
+    calls = itertools.count()
+    model = jobs.watched_model(lambda: time.sleep(2.5 if next(calls) == 0 else 0.0))
+
+    report, took = timed(model, jobs.batches(None), budget=5.0, verify=False)
+
+    assert took <= 5.0 * SLACK
+    assert isinstance(report.measurements.live, Live)
+    assert len(report.measurements.live.start_s) > 50
 
 
 def test_input_that_blocks() -> None:

@@ -19,8 +19,6 @@ from tests.integration import jobs
 from tests.integration.expectations import BUDGET_S, diagnose, is_sound
 from tests.traces_left import leaves_no_trace
 
-pytestmark = pytest.mark.usefixtures("no_garbage")
-
 
 class CallersError(Exception):
     """An error of the caller's own."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.pace import enough
+
 from .harness import Simgpu
 
 
@@ -38,7 +40,7 @@ def diagnosed(probe: Any, budget: float) -> Any:
 @pytest.fixture(scope="module")
 def answer(simgpu: Simgpu) -> Any:
     """A job whose LSTM drops out inside the recurrence."""
-    return simgpu(diagnosed, 15.0).result
+    return simgpu(diagnosed, enough(15.0)).result
 
 
 def test_an_lstm_off_the_fused_kernel_is_named_with_its_argument(answer: Any) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.pace import enough
+
 from .harness import Simgpu
 
 
@@ -54,7 +56,7 @@ def diagnosed(probe: Any, budget: float) -> Any:
 @pytest.fixture(scope="module")
 def answers(simgpu: Simgpu) -> Any:
     """A job with an op on the CPU in its middle, the same without, with its weights and all on the CPU."""
-    return simgpu(diagnosed, 7.0, preset="slow bus", knobs={"gflops": 200}).result
+    return simgpu(diagnosed, enough(7.0), preset="slow bus", knobs={"gflops": 200}).result
 
 
 ABOUT = (

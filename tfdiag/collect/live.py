@@ -49,6 +49,8 @@ class LiveRun:
         self.live_soft_end = math.inf
         self.live_hard_end = math.inf
         self.next_statistics = -math.inf
+        self.traced = False
+        """The first call is over, and what it took is not taken from the time for steps."""
 
     def run(self, worker: Worker) -> Live:
         """Run the job, on the worker."""
@@ -205,6 +207,11 @@ class LiveRun:
         now = self.request.clock()
         if now >= self.live_hard_end and not self.session.stopping:
             recorder.cut = recorder.cut or "the budget ended"
+        if not self.traced and recorder.calls:
+            self.traced = True
+            begin, end = recorder.calls[0]
+            self.live_soft_end = min(self.live_soft_end + end - begin, self.live_hard_end)
+            recorder.hot.stop_at = self.live_soft_end
         if recorder.empty_epochs:
             self.session.stopping = True  # or fit would go through empty epochs for ever
         if not self.session.stopping and not self._enough(recorder, now):
@@ -232,7 +239,8 @@ class LiveRun:
         periods = recorder.periods()
         if now >= self.live_soft_end:
             # Past the soft end only a run with hardly any steps goes on.
-            return calls >= 8 or now + 2 * float(np.max(periods, initial=0.0)) > self.live_hard_end
+            longest = float(np.max(periods[1:] if len(periods) > 1 else periods, initial=0.0))
+            return calls >= 8 or now + 2 * longest > self.live_hard_end
         if self.request.steps is not None or len(periods) < _STEADY_LEAST:
             return False
         cut = stats.warmup_end(periods)

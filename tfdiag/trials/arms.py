@@ -8,7 +8,8 @@ much it holds; what it takes to fill one is no part of the gain.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel
@@ -18,6 +19,7 @@ from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph, GraphUnavailable
 from tfdiag.model.changes import Change
 from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.report import Step
 from tfdiag.trials.apply import copied, edited, why_different
 from tfdiag.trials.lane import Arm, CannotTry
 from tfdiag.trials.model_changes import changed_arm
@@ -31,6 +33,8 @@ _AHEAD_BATCHES = 64
 _MEMORY_SHARE = 0.25
 """Of the free memory, for the buffers of one copy."""
 _DIFFERENT_S = 1.0
+_WAITS_MOST = 0.05
+"""Of a step: an input that is gone is left out of a trial only where the step hardly waits for it."""
 _NO_CALLBACKS = (
     "callbacks may have effects outside of the job, so none is run in a trial: its time was measured in fit"
 )
@@ -67,7 +71,7 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int 
     samples = 1.0
     if rows is not None:
         samples = rows / _rows(analysis)
-    if source.one_shot or source.exhausts:
+    if source.exhausts or (source.one_shot and (edits or rows is not None or session.request.train_step)):
         raise CannotTry("the input can be read only once, and the measurement has used it")
     if tfdata.is_distributed(x) or not keras.has_default_strategy(session.request.model):
         raise CannotTry("jobs on several replicas are not tried")
@@ -75,6 +79,8 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int 
     steps = 1
     if session.request.train_step is None:
         steps = keras.steps_per_execution(session.request.model)
+    if source.one_shot:
+        return _on_one_batch(session, analysis, steps)
     if keras.is_py_dataset(x):
         if rows is not None:
             raise CannotTry("a PyDataset makes its own batches")
@@ -85,7 +91,13 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int 
     if not tfdata.is_dataset(x):
         if edits:
             raise CannotTry(f"a {source.kind} can't be rewritten")
-        return _adapted(session, steps, rows, samples)
+        return _adapted(session, source.fresh(), steps, rows, samples)
+    dataset = _rewritten(session, analysis, x, edits, rows)
+    return Arm(session.request.model, {"x": dataset}, steps_per_call=steps, samples=samples)
+
+
+def _rewritten(session: Session, analysis: Analysis, x: Any, edits: Sequence[Edit], rows: int | None) -> Any:
+    """Give a copy of the caller's dataset that has these changes, and no end."""
     try:
         graph = DatasetGraph.of(x, str(session.folder))
         changed = edited(graph, edits)
@@ -98,10 +110,9 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int 
         endless = changed.full_caches(_cached(changed, analysis)).forever()
         if tfdata.prefetch_injected(x) and "Prefetch" not in changed.nodes[-1].op:
             endless = endless.prefetch(_BUFFERED)  # which the runtime adds only where it tunes
-        dataset = _paused(endless).build()
+        return _paused(endless).build()
     except (GraphUnavailable, CannotEdit) as error:
         raise CannotTry(str(error)) from error
-    return Arm(session.request.model, {"x": dataset}, steps_per_call=steps, samples=samples)
 
 
 def _paused(graph: DatasetGraph) -> DatasetGraph:
@@ -133,10 +144,24 @@ def _batch(graph: DatasetGraph, rows: int) -> int:
     return found[-1].id
 
 
-def _adapted(session: Session, steps: int, rows: int | None, samples: float) -> Arm:
-    """Give the job on what `fit` makes of arrays."""
+def _on_one_batch(session: Session, analysis: Analysis, steps: int) -> Arm:
+    """Give the job on the batch that was kept of an input that is gone: its step, which does not wait."""
+    assert isinstance(analysis.step, Step)
+    waits = analysis.step.segments["input_wait"]
+    if not isinstance(waits, Quantity) or waits.value > _WAITS_MOST * analysis.step.mean_s:
+        raise CannotTry("the input can be read only once, and the step waits for it")
+    arguments = session.request.source.replayable()
+    if arguments is None:
+        raise CannotTry("the input can be read only once, and no batch of it was kept")
+    arm = _adapted(session, arguments, steps, None, 1.0)
+    arm.data["x"] = arm.data["x"].take(1).cache().repeat()
+    return arm
+
+
+def _adapted(session: Session, data: Mapping[str, Any], steps: int, rows: int | None, samples: float) -> Arm:
+    """Give the job on what `fit` makes of arrays, or of one batch."""
     request = session.request
-    arguments = {**request.source.fresh(), "shuffle": request.fit_kwargs.get("shuffle", True)}
+    arguments = {**data, "shuffle": request.fit_kwargs.get("shuffle", True)}
     if rows is not None:
         arguments["batch_size"] = rows
     adapted = keras.adapter_dataset(request.model, arguments)

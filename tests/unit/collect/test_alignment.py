@@ -74,16 +74,17 @@ def by_call(waits: list[float], per_call: int) -> np.ndarray:
 
 
 def off(found: np.ndarray, real: np.ndarray) -> float:
-    """Say how far waits are from real ones; a median, for whatever else the machine does."""
-    return float(np.median(np.abs(found - real)))
+    """Say how far waits are from real ones, but for what taking any batch costs on this machine."""
+    more = found - real
+    return float(np.median(np.abs(more - np.median(more))))
 
 
-def in_place(found: np.ndarray, real: np.ndarray, per_call: int) -> bool:
+def in_place(found: np.ndarray, real: np.ndarray) -> bool:
     """Say whether waits fit the calls they were given to, and no others near them."""
     here = off(found, real)
     there = min(off(found[shift:], real[:-shift]) for shift in (1, 2))
     elsewhere = min(off(found[:-shift], real[shift:]) for shift in (1, 2))
-    return here < 0.001 * per_call and here < 0.7 * min(there, elsewhere)
+    return here < 0.5 * min(there, elsewhere)
 
 
 @pytest.mark.parametrize(("calls", "per_call"), [(30, 1), (240, 1), (60, 2), (45, 3), (30, 12)])
@@ -94,7 +95,7 @@ def test_waits_of_an_endless_input(calls: int, per_call: int) -> None:
     assert len(found) == calls
     assert np.isnan(found[-1])
     assert not np.isnan(found[:-1]).any()
-    assert in_place(found[:-1], real[: calls - 1], per_call)
+    assert in_place(found[:-1], real[: calls - 1])
 
 
 @pytest.mark.parametrize(("count", "per_call"), [(33, 1), (130, 1), (60, 3), (130, 2), (61, 3), (131, 2)])
@@ -111,7 +112,7 @@ def test_waits_of_epochs_that_run_out(count: int, per_call: int) -> None:
         part = found[epoch * calls :][:whole]
         assert np.isnan(found[(epoch + 1) * calls - 1])
         seen = ~np.isnan(part)
-        assert in_place(part[seen], real[seen], per_call)
+        assert in_place(part[seen], real[seen])
         known += int(seen.sum())
     assert known >= calls
 
