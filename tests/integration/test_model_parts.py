@@ -79,4 +79,4 @@ def test_a_healthy_model_of_the_same_parts() -> None:
     blamed = {
         "sequential-op-loop", "dense-embedding-update", "padding-waste", "costly-metrics", "unfused-rnn",
     }  # fmt: skip
-    assert blamed.isdisjoint({finding.check for finding in report.findings})
+    assert blamed.isdisjoint({finding.check for finding in report.findings}), str(report)
