@@ -6,6 +6,7 @@ Each gives its measurement, or why there is none; what fails in one is a gap in 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -161,6 +162,8 @@ def read_alone(session: Session, worker: Worker) -> tuple[InputAlone | Missing, 
         return Missing(_READ_ONCE), None
     with session.phase("the input alone"):
         until = session.deadline.share(_ALONE_SHARE, _ALONE_AT_MOST_S)
+        if source.one_shot:
+            until = -math.inf  # a batch to replay is all that it can give; its rate is that of the kept batch
 
         def work() -> tuple[InputAlone | Missing, Any]:
             dataset, close = input_dataset(session)

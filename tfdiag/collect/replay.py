@@ -167,6 +167,8 @@ def _in_graph(
     """Time the same step compiled to a graph; a step that can't be traced says why."""
     tf = tensorflow.tensorflow()
     everywhere = tensorflow.functions_run_eagerly()
+    # Whatever is measured afterwards is the job as it is, so the model gets these back at once.
+    kept = getattr(model, "run_eagerly", False), getattr(model, "train_function", None)
     try:
         tf.config.run_functions_eagerly(False)
         model.run_eagerly = False
@@ -177,6 +179,7 @@ def _in_graph(
         return [], f"the step can't be traced to a graph: {(str(error).splitlines() or ['?'])[0]}"
     finally:
         tf.config.run_functions_eagerly(everywhere)
+        model.run_eagerly, model.train_function = kept
     return calls, ""
 
 

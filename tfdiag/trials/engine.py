@@ -33,6 +33,11 @@ _LEAST_S = 4.0
 _TURN_STEPS = 32
 _TURN_LEAST_S = 0.4
 _TURN_MOST_S = 1.5
+_SHORT_STEPS = 8
+_SHORT_S = 0.2
+"""Where time is short a turn is, but for so many steps and no less than this."""
+_TURNS_LEAST = 24
+"""What the null trial and a first suggestion take, with the turns that don't count."""
 _SETTLE_TURNS = 2
 """Turns' worth of time at the start of a job in which buffers fill and caches are warmed."""
 _NULL_PAIRS = 4
@@ -85,12 +90,15 @@ class _Conductor:
     trials: list[Trial] = field(default_factory=list)
     noise: Noise | None = None
     missing: str = ""
+    room_s: float = math.inf
+    """What there is for all trials."""
     original: Lane | None = None
     lanes: list[Lane] = field(default_factory=list)
 
     def run(self, suggestions: Sequence[Suggestion]) -> Trials:
         """Try one after the other."""
         end = self._end
+        self.room_s = end - self._clock()
         try:
             self.original = self._lane(arm_as_it_is(self.session, self.analysis))
             self._null(self._clock() + _NULL_SHARE * (end - self._clock()))
@@ -286,8 +294,9 @@ class _Conductor:
         live, step = self.analysis.measurements.live, self.analysis.step
         assert isinstance(live, Live)
         assert isinstance(step, Step)
-        wanted = _TURN_STEPS * step.median.value * live.steps_per_call
-        return min(_TURN_MOST_S, max(_TURN_LEAST_S, wanted))
+        call = step.median.value * live.steps_per_call
+        wanted = min(_TURN_MOST_S, max(_TURN_LEAST_S, _TURN_STEPS * call))
+        return min(wanted, max(_SHORT_S, _SHORT_STEPS * call, self.room_s / _TURNS_LEAST))
 
     def _beside_s(self, arm: Arm) -> float:
         """What a step of the caller's bears that no copy does: callbacks, validation, ends of epochs."""

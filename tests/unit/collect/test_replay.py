@@ -139,6 +139,7 @@ def test_a_profiler_that_is_taken_leaves_the_empty_step(tmp_path: Path) -> None:
 def test_an_eager_step_is_timed_in_a_graph_too(tmp_path: Path) -> None:
     """What compiling the step to a graph would give is measured, and the model is eager again."""
     model = jobs.tiny_model(run_eagerly=True)
+    before = make_train_function(model)
     dataset = jobs.batches(3)
     kept = resident(model, next(iter(dataset)), dataset.element_spec)
     replay = measure_replay(
@@ -150,6 +151,8 @@ def test_an_eager_step_is_timed_in_a_graph_too(tmp_path: Path) -> None:
         clock=time.perf_counter,
         should_stop=never,
     )
+    assert model.run_eagerly
+    assert model.train_function is before
     assert len(replay.graph_call_s) >= 3
     assert replay.graph_missing == ""
     assert np.median(replay.graph_call_s) < np.median(replay.call_s)
