@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -21,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfdiag
+from benchmarks.quiet import MACHINE
 from benchmarks.stats import Goal, report
 from benchmarks.step_jobs.compute import arrays, conv_net, dense_net
 from tfdiag.analyse.analysis import analyse
@@ -175,7 +177,7 @@ def turns(model: Any, sets: dict[int, Any], rounds: int, seen: dict[int, list[fl
     """Train with each size, by turns."""
     for number in range(rounds):
         for factor in FACTORS if number % 2 else reversed(FACTORS):
-            seen[factor].append(plain_step(model, sets[factor], SECONDS))
+            seen[factor].append(MACHINE.timed(partial(plain_step, model, sets[factor], SECONDS)))
 
 
 def one(plan: Plan, budget: float, rounds: int) -> dict[str, Any]:
@@ -186,6 +188,7 @@ def one(plan: Plan, budget: float, rounds: int) -> dict[str, Any]:
     seen: dict[int, list[float]] = {factor: [] for factor in FACTORS}
     turns(model, sets, rounds, seen)
     kwargs = {"steps_per_epoch": 1_000_000, "verbose": 0}
+    MACHINE.wait()
     found = tfdiag.diagnose(model, sets[1], fit_kwargs=kwargs, budget=budget, verify=False)
     turns(model, sets, rounds, seen)
     analysis = analyse(found.measurements)

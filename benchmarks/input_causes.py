@@ -24,6 +24,7 @@ import tensorflow as tf
 import tfdiag
 from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import CHECKS, Case, Work, cases
+from benchmarks.quiet import MACHINE
 from benchmarks.stats import Goal, kept
 from tests.traces_left import leaves_no_trace
 from tfdiag.analyse.analysis import analyse
@@ -80,6 +81,7 @@ def diagnosed(case: Case, budget: float, after: After | None, *, verify: bool) -
     work = case.build()
     if work.cost:
         work.cost()  # before as well as after: the machine's speed is not the same
+    MACHINE.wait()
     begin = time.perf_counter()
     with leaves_no_trace(work.model, dataset=work.dataset):
         found = tfdiag.diagnose(

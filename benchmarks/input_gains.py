@@ -14,6 +14,7 @@ import argparse
 import gc
 import sys
 import tempfile
+from functools import partial
 from typing import Any
 
 import keras
@@ -23,6 +24,7 @@ import tfdiag
 from benchmarks.input_causes import chosen_cases, plain_step
 from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import Case, Work
+from benchmarks.quiet import MACHINE
 from benchmarks.stats import Goal, kept
 from tfdiag.analyse.analysis import analyse
 from tfdiag.compat import tfdata
@@ -102,7 +104,7 @@ def tried(work: Any, suggestion: Suggestion, seconds: float) -> dict[str, Any]:
         # Caches fill and tuning settles in the first stretch of each, which is not counted.
         for index, turn in enumerate("AB" + "ABBA" * ROUNDS):
             dataset = original if turn == "A" else changed.dataset
-            took = plain_step(work, dataset, seconds, epochs=100_000)
+            took = MACHINE.timed(partial(plain_step, work, dataset, seconds, epochs=100_000))
             if index >= 2:
                 times[turn].append(took)
     before, after = (float(np.median(times[turn])) for turn in "AB")
@@ -154,6 +156,7 @@ def main() -> None:
 def sum_up(rows: list[dict[str, Any]]) -> bool:
     """Hold the errors against the goals."""
     errors = np.abs([row["error"] for row in rows if "error" in row])
+    print(f"{MACHINE.repeated} stretches were run again, for the machine had not kept its speed")
     goals = [
         Goal("pairs of a job and a remedy that was applied", len(errors), 40, above=True),
         Goal("median error of the predicted step time", float(np.median(errors)), 0.10),

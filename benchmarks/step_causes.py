@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import keras
@@ -25,6 +26,7 @@ import keras
 import benchmarks.step_jobs
 import tfdiag
 from benchmarks.input_causes import Watch
+from benchmarks.quiet import MACHINE
 from benchmarks.stats import Goal, kept
 from benchmarks.step_jobs.form import StepJob
 from tfdiag.model.report import Step
@@ -57,6 +59,7 @@ def one(job: StepJob, budget: float | None) -> dict[str, Any]:
     begin = time.perf_counter()
     try:
         model, dataset, options = job.make()
+        MACHINE.wait()
         found = tfdiag.diagnose(
             model, dataset, **{"budget": budget or job.budget_s, "verify": False, **options}
         )
@@ -84,11 +87,15 @@ def _cost_over(job: StepJob, twin: Callable[[], Any]) -> float:
     steps: dict[str, list[float]] = {"with": [], "without": []}
     for which in ("with", "without", *["with", "without", "without", "with"] * TWIN_ROUNDS):
         model, dataset, options = made[which]
-        watch = Watch(TWIN_S)
-        model.fit(dataset, callbacks=[watch], verbose=0, epochs=100_000, **options.get("fit_kwargs", {}))
-        steps[which].append(watch.step_s())
+        steps[which].append(MACHINE.timed(partial(_plain_step, model, dataset, options)))
     # The first of each is a warm-up.
     return statistics.median(steps["with"][1:]) - statistics.median(steps["without"][1:])
+
+
+def _plain_step(model: Any, dataset: Any, options: dict[str, Any]) -> float:
+    watch = Watch(TWIN_S)
+    model.fit(dataset, callbacks=[watch], verbose=0, epochs=100_000, **options.get("fit_kwargs", {}))
+    return watch.step_s()
 
 
 def in_a_process(job: StepJob, budget: float | None) -> dict[str, Any]:
