@@ -13,7 +13,7 @@ __all__ = ["enough"]
 
 _COUNT = 200_000
 _REFERENCE_S = 0.008
-_MOST = 4.0
+_MOST = 1.5
 
 
 def enough(seconds: float) -> float:

@@ -14,7 +14,7 @@ from tfdiag.model.measurements import Live
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import SEGMENTS, VERDICTS, Step
 
-BUDGET_S = 4.5
+BUDGET_S = 4.0
 """Enough for a job with steps of some milliseconds."""
 
 

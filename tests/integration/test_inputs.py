@@ -51,8 +51,8 @@ def test_slow_input_is_found_in_every_kind_of_input(model: Any, name: str) -> No
         report = diagnose(model, dataset)
 
     is_sound(report, batch_size=jobs.BATCH)
-    assert report.verdict.code == "input-bound"
-    assert share(report, "input_wait") > 0.4
+    assert report.verdict.code == "input-bound", str(report)
+    assert share(report, "input_wait") > 0.4, str(report)
     assert not report.measurements.job.one_shot
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "ModelReader",
     "autotune_enabled",
     "cardinality",
+    "copied_ahead",
     "copy_dataset",
     "is_dataset",
     "is_distributed",
@@ -310,6 +311,12 @@ def autotune_enabled(dataset: Any) -> bool:
     if not is_dataset(dataset):
         return True
     return dataset.options().autotune.enabled is not False
+
+
+def copied_ahead(dataset: Any, device: str) -> Any:
+    """Give a dataset whose next batch goes to a device while the step computes."""
+    ahead = tensorflow().data.experimental.prefetch_to_device(device)
+    return dataset.apply(ahead)
 
 
 def prefetch_injected(dataset: Any) -> bool:

@@ -9,7 +9,7 @@ __all__ = ["Change", "ChangeKind"]
 
 ChangeKind: TypeAlias = Literal[
     "steps_per_execution", "batch_size", "jit_compile", "policy", "run_eagerly", "without_metrics",
-    "without_callback", "optimizer",
+    "without_callback", "optimizer", "copy_ahead",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.model.changes import Change
 from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import gain_without
 
@@ -45,6 +46,7 @@ def suggest_overlap(analysis: Analysis, check: str, hidden_s: float) -> Suggesti
             analysis, 0.8 * hidden_s, at_least=0.0, at_most=1.25, source="copies hidden behind computing"
         ),
         risk="One more batch in the device's memory. It has to be the last transformation of the dataset.",
+        changes=(Change("copy_ahead"),),
     )
 
 
@@ -60,6 +62,7 @@ def suggest_ahead(analysis: Analysis, check: str) -> Suggestion:
             analysis, 0.5 * exposed, at_least=0.0, at_most=2.0, source="half of the copies made ahead"
         ),
         risk="One more batch in the device's memory. It has to be the last transformation of the dataset.",
+        changes=(Change("copy_ahead"),),
     )
 
 

@@ -51,7 +51,7 @@ def arm_with(session: Session, analysis: Analysis, edits: Sequence[Edit], change
     rows = [int(change.value or 0) for change in changes if change.kind == "batch_size"]
     arm = _arm(session, analysis, edits, rows[-1] if rows else None)
     try:
-        return changed_arm(arm, changes)
+        return changed_arm(arm, changes, session.device)
     except CannotTry:
         arm.close()
         raise

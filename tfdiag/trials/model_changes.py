@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfdiag.compat import host, keras_copies, tensorflow
+from tfdiag.compat import host, keras_copies, tensorflow, tfdata
 from tfdiag.model.changes import Change
 from tfdiag.trials.lane import Arm, CannotTry
 
@@ -21,8 +21,8 @@ _COPIES = 4
 _MEMORY_SHARE = 0.25
 
 
-def changed_arm(arm: Arm, changes: Sequence[Change]) -> Arm:
-    """Give the job with these changes; what is changed in its input was done before."""
+def changed_arm(arm: Arm, changes: Sequence[Change], device: str) -> Arm:
+    """Give the job with these changes; edits of its input were made before."""
     for change in changes:
         match change.kind:
             case "steps_per_execution":
@@ -36,6 +36,10 @@ def changed_arm(arm: Arm, changes: Sequence[Change]) -> Arm:
                 arm.settings["jit_compile"] = bool(change.value)
             case "without_metrics":
                 arm.settings |= _without_metrics(arm.model, change.target)
+            case "copy_ahead":
+                if not device or not tfdata.is_dataset(arm.data["x"]):
+                    raise CannotTry("only a tf.data.Dataset can be copied ahead, and to an accelerator")
+                arm.data["x"] = tfdata.copied_ahead(arm.data["x"], device)
             case "policy" | "optimizer":
                 arm.model = _clone(arm.model, change)
             case "batch_size" | "without_callback":
