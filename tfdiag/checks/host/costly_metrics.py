@@ -53,6 +53,11 @@ def run(analysis: Analysis) -> Iterator[Result]:
     least = _ANY_S * len(found.metrics)
     if not analysis.crosses(share, facts.COST_SHARE) or saved.value < least or saved.low <= 0:
         return
+    if not analysis.crosses(analysis.share(saved.low), facts.COST_SHARE):
+        raise Undecided(
+            f"the step takes {saved.low * 1e3:.2g} to {saved.high * 1e3:.2g} ms longer with its metrics, "
+            "which may be too little to name"
+        )
     each = {one.name: _per_step(analysis, one.with_s, one.call_s) for one in cost.each}
     guilty = [name for name, took in sorted(each.items(), key=_longest) if took.value >= _PART * saved.value]
     named = [_named(name, found.metrics) for name in guilty]

@@ -34,6 +34,13 @@ def test_noise_is_no_finding():
     assert results(CHECK, **STEP, model=model) == []
 
 
+def test_what_may_be_too_little_is_not_claimed():
+    """Where the stretches agree that metrics cost something, but not that it is enough, that is said."""
+    wide = MetricCost((0.100,) * 8, (0.093, 0.093, 0.093, 0.093, 0.093, 0.098, 0.098, 0.098))
+    told = not_run(CHECK, **STEP, model=ModelFacts(metrics=(MetricFacts("auc", "AUC"),), metric_cost=wide))
+    assert "2 to 7 ms" in told
+
+
 def test_names_the_metric():
     """The one that takes most of it is named, left out in the code and as a change; the cheap one stays."""
     found = only(CHECK, **STEP, model=metrics(1 * MS, 19 * MS))
