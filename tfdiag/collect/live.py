@@ -210,7 +210,9 @@ class LiveRun:
         if not self.traced and recorder.calls:
             self.traced = True
             begin, end = recorder.calls[0]
-            self.live_soft_end = min(self.live_soft_end + end - begin, self.live_hard_end)
+            # Its share is that of the time after it, so that later phases keep theirs.
+            later = (1 - _LIVE_SHARE) * (end - begin)
+            self.live_soft_end = min(self.live_soft_end + later, self.live_hard_end)
             recorder.hot.stop_at = self.live_soft_end
         if recorder.empty_epochs:
             self.session.stopping = True  # or fit would go through empty epochs for ever
