@@ -12,7 +12,7 @@ from tfdiag.model.quantity import Quantity
 def test_memory_that_grows() -> None:
     """A list that keeps something of each step is found, and the host is in the report."""
     model, data, arguments = env.kept_by_a_callback()
-    report = tfdiag.diagnose(model, data, budget=enough(12), verify=False, steps=1_000_000, **arguments)
+    report = tfdiag.diagnose(model, data, budget=enough(18), verify=False, steps=1_000_000, **arguments)
     found = {finding.check: finding for finding in report.findings}
     assert "memory-growth" in found, str(report)
     assert found["memory-growth"].cost.value == 0
