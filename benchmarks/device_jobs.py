@@ -463,6 +463,9 @@ def train(probe: Any, job: Job, seconds: float) -> None:
         model.fit(**job.arguments("x"), **given, epochs=ENDLESS, callbacks=callbacks, verbose=0)
     finally:
         model.train_function = function
+    # A fit that is told to stop leaves its iterator in a circle, and taking that down may wait for as long as
+    # it is old: now, and not in the middle of another run.
+    gc.collect()
 
 
 def run(probe: Any, name: str, seconds: float, budget: float, trace: bool = True) -> dict[str, Any]:
