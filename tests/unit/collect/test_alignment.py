@@ -84,7 +84,8 @@ def in_place(found: np.ndarray, real: np.ndarray) -> bool:
     here = off(found, real)
     there = min(off(found[shift:], real[:-shift]) for shift in (1, 2))
     elsewhere = min(off(found[:-shift], real[shift:]) for shift in (1, 2))
-    return here < 0.5 * min(there, elsewhere)
+    more = float(np.median(found - real))  # taking a batch costs something, and far less than these waits
+    return 0 <= more < 0.5 * float(np.median(real)) and here < 0.5 * min(there, elsewhere)
 
 
 @pytest.mark.parametrize(("calls", "per_call"), [(30, 1), (240, 1), (60, 2), (45, 3), (30, 12)])
