@@ -13,7 +13,7 @@ import tensorflow as tf
 
 FEATURES = 4
 BATCH = 8
-SLEEP_S = 0.012
+SLEEP_S = 0.02
 """What a batch of a slow input takes: several times the step of `tiny_model`."""
 
 

@@ -13,7 +13,7 @@ from tfdiag.model.quantity import Quantity
 
 def test_a_python_function_in_a_layer_is_named_with_its_cost() -> None:
     """Its share of the step is what it takes, the advice names it, and the job is left as it was."""
-    model = jobs.watched_model(lambda: time.sleep(0.004))
+    model = jobs.watched_model(lambda: time.sleep(0.015))
     dataset = jobs.batches(40)
 
     with leaves_no_trace(model, dataset=dataset):

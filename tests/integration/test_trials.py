@@ -87,7 +87,7 @@ def test_a_fix_is_tried_and_confirmed():
     """A serial map that waits is run in parallel: its gain is measured, and nothing is left behind."""
     model, dataset = jobs.tiny_model(), waiting()
     with leaves_no_trace(model, dataset=dataset):
-        report = tfdiag.diagnose(model, dataset, budget=enough(BUDGET_S))
+        report = tfdiag.diagnose(model, dataset, budget=enough(BUDGET_S), steps=100)
     (found,) = [one for one in report.suggestions if one.id.endswith("/parallel-map")]
     assert found.status == "confirmed", found
     assert isinstance(found.measured, Quantity)
@@ -181,7 +181,8 @@ def test_the_step_of_an_input_that_is_gone_is_tried_on_the_batch_that_was_kept()
     """What changes the step alone needs no more of the input, and takes no more of it."""
     taken, (x, y) = itertools.count(), jobs.arrays(jobs.BATCH)
     generator = ((x, y) for _ in taken)
-    report = tfdiag.diagnose(jobs.tiny_model(run_eagerly=True), generator, budget=enough(BUDGET_S))
+    model = jobs.tiny_model(run_eagerly=True)
+    report = tfdiag.diagnose(model, generator, budget=enough(BUDGET_S), steps=100)
     assert next(taken) == report.measurements.job.batches_used
     (graph,) = [one for one in report.suggestions if one.check == "eager-step"]
     assert graph.status == "confirmed", graph
