@@ -66,7 +66,7 @@ def _data(rows: int = 128) -> Any:
 
 
 def kept_by_a_callback() -> tuple[Any, Any, dict[str, Any]]:
-    """Keep two megabytes of each step in a list."""
+    """Keep eight megabytes of each step in a list."""
     import keras
     import numpy as np
 
@@ -78,9 +78,9 @@ def kept_by_a_callback() -> tuple[Any, Any, dict[str, Any]]:
             self.seen: list[Any] = []
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.seen.append(np.ones(1 << 18))
+            self.seen.append(np.ones(1 << 20))
 
-    return _model(), _data(), {"fit_kwargs": {"callbacks": [Keeps()]}}
+    return _busy_model(), _data(512), {"fit_kwargs": {"callbacks": [Keeps()]}}
 
 
 def kept_by_the_input() -> tuple[Any, Any, dict[str, Any]]:
@@ -91,13 +91,13 @@ def kept_by_the_input() -> tuple[Any, Any, dict[str, Any]]:
     seen: list[Any] = []
 
     def remember(x: Any) -> Any:
-        seen.append(np.repeat(x, 4, axis=0))
+        seen.append(np.repeat(x, 16, axis=0))
         return x
 
     def remembered(x: Any, y: Any) -> Any:
         return tf.ensure_shape(tf.numpy_function(remember, [x], x.dtype), x.shape), y
 
-    return _model(), _data(256).map(remembered), {}
+    return _busy_model(), _data(512).map(remembered), {}
 
 
 def shuffle_that_is_filled() -> tuple[Any, Any, dict[str, Any]]:

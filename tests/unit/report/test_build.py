@@ -51,6 +51,21 @@ def test_findings_come_most_costly_first():
     assert found == ["larger", "large", "upper middle", "middle", "good", "small"]
 
 
+def test_what_takes_the_cores_or_the_memory_is_a_cause_like_others():
+    """Another job on the same cores that costs most stands on top; a leak before what is no more than slow."""
+    given = [
+        finding("tiny-steps", "critical", 0.3),
+        finding("oversubscribed-threads", "critical", 0.6),
+        finding("slow-callback", "warning", 0.2),
+        finding("memory-growth", "critical", 0.0),
+        finding("compute-bound", "info", 0.9),
+    ]
+    found = [one.check for one in report(*(Result(one) for one in given)).findings]
+    assert found == [
+        "oversubscribed-threads", "tiny-steps", "memory-growth", "slow-callback", "compute-bound",
+    ]  # fmt: skip
+
+
 def test_suggestions_come_best_first():
     """Confirmed before untried, by measured and predicted gain, and those without a number last."""
     measured = Quantity(1.1, "x", origin="measured")

@@ -125,4 +125,4 @@ def _time(seconds: float) -> str:
     return f"{seconds / _HOUR_S:.1f} h" if seconds >= _HOUR_S else f"{seconds / 60:.0f} min"
 
 
-CHECK = Check("memory-growth", "Host memory grows step by step", "environment", __doc__, run, rank=1)
+CHECK = Check("memory-growth", "Host memory grows step by step", "environment", __doc__, run)

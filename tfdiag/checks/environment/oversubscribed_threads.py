@@ -152,5 +152,4 @@ CHECK = Check(
     "environment",
     __doc__,
     run,
-    rank=2,
 )
