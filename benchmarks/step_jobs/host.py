@@ -362,7 +362,7 @@ def last_batch_is_smaller() -> tuple[Any, Any, dict[str, Any]]:
     rate = tf.constant(1e-3)
     options = tf.data.Options()
     options.autotune.enabled = False
-    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(_BUSY_ROWS).with_options(options)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(_BUSY_ROWS).prefetch(2).with_options(options)
     return None, dataset, {"train_step": lambda batch: step(*batch, rate)}
 
 

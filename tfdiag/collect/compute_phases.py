@@ -25,6 +25,8 @@ __all__ = ["count_work", "scale_batch"]
 _COUNT_SHARE = 0.08
 _COUNT_AT_MOST_S = 1.0
 _SCALING_SHARE = 0.2
+_SCALING_MOST_SHARE = 0.4
+"""Where less would tell nothing at all."""
 _SCALING_AT_MOST_S = 4.0
 _MOSTLY_WAITS = 0.5
 """A step that waits for more than this of its time is not made faster by what is done inside of it."""
@@ -89,9 +91,10 @@ def scale_batch(
     rows = round(job.batch_size.value)
     session.say("replaying the batch at several sizes")
     with session.phase("batch scaling"):
-        until = session.deadline.share(_SCALING_SHARE, _SCALING_AT_MOST_S)
+        begin = request.clock()
         room = Room(
-            window_s=max(0.0, until - request.clock()),
+            window_s=max(0.0, session.deadline.share(_SCALING_SHARE, _SCALING_AT_MOST_S) - begin),
+            most_s=max(0.0, session.deadline.share(_SCALING_MOST_SHARE, _SCALING_AT_MOST_S) - begin),
             call_s=float(np.median(replayed.call_s)),
             trace_s=max(live.duration_s[:1], default=0.0),
             compiles=job.jit_compile,

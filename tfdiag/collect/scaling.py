@@ -44,6 +44,8 @@ class Room:
     """A call that traces or compiles."""
     compiles: bool
     """Each new shape is compiled."""
+    most_s: float = 0.0
+    """What may be taken where the fewest sizes that tell anything don't fit into the window."""
 
 
 def sizes_for(rows: int) -> list[int]:
@@ -101,7 +103,7 @@ def measure_scaling(
     eager = bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly()
     spec, known = _any_size(tf, batch, element_spec)
     anew = not known and not eager
-    sizes, why_fewer = _that_fit(sizes_for(rows), rows, room, anew=anew)
+    sizes, window_s, why_fewer = _that_fit(sizes_for(rows), rows, room, anew=anew)
     if len(sizes) < _LEAST_SIZES:
         return Missing(why_fewer)
 
@@ -117,7 +119,7 @@ def measure_scaling(
     finally:
         model.train_function = before
     memory = _Memory(device)
-    timer = _Timer(step, clock, should_stop, room.window_s, on_host=not device)
+    timer = _Timer(step, clock, should_stop, window_s, on_host=not device)
     why_left_out = ""
     for size, dataset in datasets():
         if timer.sizes and (why_left_out := memory.too_small(size / timer.sizes[-1].rows)):
@@ -165,17 +167,18 @@ def _any_size(tf: Any, batch: Any, element_spec: Any) -> tuple[Any, bool]:
     return spec, bool(spec == element_spec)
 
 
-def _that_fit(sizes: list[int], rows: int, room: Room, *, anew: bool) -> tuple[list[int], str]:
-    """Leave out the largest sizes until the rest fits into the time."""
+def _that_fit(sizes: list[int], rows: int, room: Room, *, anew: bool) -> tuple[list[int], float, str]:
+    """Leave out the largest sizes until the rest fits into the time, and say how much of it they may take."""
     why = ""
     for count in range(len(sizes), _LEAST_SIZES - 1, -1):
         chosen = sizes[:count]
         work = sum(max(0.3, size / rows) for size in chosen) * room.call_s
         new = count if room.compiles else 1 if anew else 0
-        if (_FIRST_CALLS + 1.5 * _LEAST_ROUNDS) * work + new * room.trace_s <= room.window_s:
-            return chosen, why
+        needs_s = (_FIRST_CALLS + 1.5 * _LEAST_ROUNDS) * work + new * room.trace_s
+        if needs_s <= (max(room.window_s, room.most_s) if count == _LEAST_SIZES else room.window_s):
+            return chosen, max(room.window_s, needs_s), why
         why = f"there was no time for batches of {chosen[-1]} rows"
-    return [], "the budget left no time to run the step at several batch sizes"
+    return [], 0.0, "the budget left no time to run the step at several batch sizes"
 
 
 @dataclass(slots=True)

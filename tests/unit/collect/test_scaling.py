@@ -126,9 +126,10 @@ def test_what_can_not_be_given_other_sizes_says_why(model: Any, batch: Any, why:
         (Room(20.0, 1e-3, 0.1, compiles=False), [4, 8, 16, 32]),
         (Room(20.0, 0.7, 0.1, compiles=False), [4, 8, 16]),
         (Room(20.0, 4.0, 0.1, compiles=False), None),
+        (Room(1.0, 0.04, 0.5, compiles=False, most_s=2.0), [4, 8, 16]),
         (Room(20.0, 1e-3, 8.0, compiles=True), None),
     ],
-    ids=["room", "less", "none", "compiling"],
+    ids=["room", "less", "none", "the fewest", "compiling"],
 )
 def test_the_largest_sizes_are_left_out_where_there_is_no_room(
     room: Room, expected: list[int] | None

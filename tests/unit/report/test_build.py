@@ -52,7 +52,7 @@ def test_findings_come_most_costly_first():
 
 
 def test_what_takes_the_cores_or_the_memory_is_a_cause_like_others():
-    """Another job on the same cores that costs most stands on top; a leak before what is no more than slow."""
+    """Another job on the same cores that costs most is on top; a leak is above what is merely slow."""
     given = [
         finding("tiny-steps", "critical", 0.3),
         finding("oversubscribed-threads", "critical", 0.6),
