@@ -25,7 +25,7 @@ __all__ = ["count_work", "scale_batch"]
 _COUNT_SHARE = 0.08
 _COUNT_AT_MOST_S = 1.0
 _SCALING_SHARE = 0.2
-_SCALING_MOST_SHARE = 0.4
+_SCALING_MOST_SHARE = 0.6
 """Where less would tell nothing at all."""
 _SCALING_AT_MOST_S = 4.0
 _MOSTLY_WAITS = 0.5
