@@ -160,12 +160,16 @@ BATCHED: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
+@pytest.mark.parametrize("shuffled", [False, True], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("name", BATCHED)
-def test_a_function_is_sampled_on_batches_where_it_gives_the_same(name: str):
-    """The sample counts elements, not batches; a function that gives something else has none."""
+def test_a_function_is_sampled_on_batches_where_it_gives_the_same(name: str, shuffled: bool):
+    """The sample counts elements, not batches; a function that gives something else has none.
+
+    A shuffle below it, which gives another order in each pass, hides neither.
+    """
     function, same = BATCHED[name]
     dataset = Data.from_tensor_slices(np.random.default_rng(0).random((256, 3)).astype("float32"))
-    dataset = dataset.map(function).batch(32)
+    dataset = (dataset.shuffle(64) if shuffled else dataset).map(function).batch(32)
 
     found = sampled(dataset)
 
