@@ -16,14 +16,12 @@ from tfdiag.model.report import SEGMENTS, VERDICTS, Step
 
 BUDGET_S = 4.0
 """Enough for a job with steps of some milliseconds."""
-STEPS = 60
-"""They end the live run of most jobs long before its share of the budget does."""
 
 
 def diagnose(model: Any, dataset: Any = None, **kwargs: Any) -> tfdiag.Report:
     """Diagnose within a small budget, of the reference's seconds."""
     budget = enough(kwargs.pop("budget", BUDGET_S))
-    return tfdiag.diagnose(model, dataset, **{"budget": budget, "steps": STEPS, "verify": False, **kwargs})
+    return tfdiag.diagnose(model, dataset, **{"budget": budget, "verify": False, **kwargs})
 
 
 def is_sound(report: tfdiag.Report, *, batch_size: int | None = None) -> None:

@@ -24,7 +24,7 @@ with strategy.scope():
     model = jobs.tiny_model()
 {dataset}
 with leaves_no_trace(model, dataset=dataset):
-    report = diagnose(model, dataset, budget=10.0)
+    report = diagnose(model, dataset, budget=10.0, steps=60)
 is_sound(report, batch_size=jobs.BATCH)
 model.fit(jobs.batches(3), verbose=0)
 print(json.dumps({{

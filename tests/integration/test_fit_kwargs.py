@@ -77,8 +77,8 @@ def test_validation_that_takes_the_day() -> None:
     assert "validation-dominates" in {finding.check for finding in report.findings}
     items = host_items(report)
     validation_s = sum(seconds for name, seconds in items.items() if "validation" in name)
-    # 20 batches of validation for 10 steps of training
-    assert validation_s == pytest.approx(2 * jobs.SLEEP_S, rel=0.5)
+    # 20 batches of validation for 10 steps of training; none is done sooner than it sleeps
+    assert 2 * jobs.SLEEP_S <= validation_s < 5 * jobs.SLEEP_S
     steps = report.measurements.job.validation_steps
     assert isinstance(steps, Quantity)
     assert steps.value == 20

@@ -16,15 +16,15 @@ from tests.traces_left import leaves_no_trace
 from tfdiag.model.quantity import Quantity
 
 SLOW_INPUTS: dict[str, Callable[[], Any]] = {
-    "finite": lambda: jobs.slow(jobs.batches(30)),
+    "finite": lambda: jobs.slow(jobs.batches(300)),
     "infinite": lambda: jobs.slow(jobs.batches(None)),
-    "unknown cardinality": lambda: jobs.slow(jobs.batches(40).filter(lambda x, y: True)),
-    "shuffled": lambda: jobs.slow(jobs.batches(30).shuffle(8, seed=1)),
-    "cached below": lambda: jobs.slow(jobs.batches(30).cache()),
-    "prefetched": lambda: jobs.slow(jobs.batches(30)).prefetch(tf.data.AUTOTUNE),
-    "autotune off": lambda: jobs.no_autotune(jobs.slow(jobs.batches(30))),
+    "unknown cardinality": lambda: jobs.slow(jobs.batches(300).filter(lambda x, y: True)),
+    "shuffled": lambda: jobs.slow(jobs.batches(300).shuffle(8, seed=1)),
+    "cached below": lambda: jobs.slow(jobs.batches(300).cache()),
+    "prefetched": lambda: jobs.slow(jobs.batches(300)).prefetch(tf.data.AUTOTUNE),
+    "autotune off": lambda: jobs.no_autotune(jobs.slow(jobs.batches(300))),
     "from_generator": lambda: tf.data.Dataset.from_generator(
-        lambda: jobs.CountedGenerator(30).generator,
+        lambda: jobs.CountedGenerator(300).generator,
         output_signature=(
             tf.TensorSpec((None, jobs.FEATURES), tf.float32),
             tf.TensorSpec((None, 1), tf.float32),
@@ -133,7 +133,7 @@ def test_default_batch_size_of_arrays_is_that_of_fit(model: Any) -> None:
 
 def test_sample_weight_as_third_element(model: Any) -> None:
     """A dataset of inputs, targets and weights is trained on with the weights."""
-    dataset = jobs.slow(jobs.batches(30).map(lambda x, y: (x, y, tf.ones(jobs.BATCH))))
+    dataset = jobs.slow(jobs.batches(300).map(lambda x, y: (x, y, tf.ones(jobs.BATCH))))
 
     with leaves_no_trace(model, dataset=dataset):
         report = diagnose(model, dataset)
@@ -220,7 +220,7 @@ def test_what_the_stamps_would_not_tell_is_not_stamped(why: str) -> None:
 
 def test_waits_add_up_to_the_sleep(model: Any) -> None:
     """Without any overlap the wait for input is the time that the input sleeps."""
-    dataset = jobs.no_autotune(jobs.slow(jobs.batches(60)))
+    dataset = jobs.no_autotune(jobs.slow(jobs.batches(300)))
 
     report = diagnose(model, dataset)
 

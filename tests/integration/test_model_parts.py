@@ -71,7 +71,7 @@ def test_causes_in_one_model_are_told_apart() -> None:
 
 def test_a_healthy_model_of_the_same_parts() -> None:
     """Little padding, an optimizer for single rows, no loop: nothing is found in the model."""
-    report = diagnose(*words(LENGTH - 8, metrics=["mae"]), budget=12.0)
+    report = diagnose(*words(LENGTH - 8, metrics=["mae"]), budget=12.0, steps=60)
     found = report.measurements.model
     assert isinstance(found, ModelFacts)
     assert found.embeddings[0].whole_ops == 0

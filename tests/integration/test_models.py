@@ -65,7 +65,7 @@ def test_subclassed_model_with_its_own_train_step() -> None:
     model = jobs.OwnStep()
     model.compile(optimizer="adam")
     model(np.zeros((1, jobs.FEATURES), "float32"))
-    dataset = jobs.slow(jobs.batches(30))
+    dataset = jobs.slow(jobs.batches(300))
 
     with leaves_no_trace(model, dataset=dataset):
         report = diagnose(model, dataset)
@@ -78,7 +78,7 @@ def test_subclassed_model_with_its_own_train_step() -> None:
 def test_steps_per_execution() -> None:
     """With several steps an execution the times are still those of one step."""
     model = jobs.tiny_model(steps_per_execution=4)
-    dataset = jobs.no_autotune(jobs.slow(jobs.batches(80)))
+    dataset = jobs.no_autotune(jobs.slow(jobs.batches(300)))
 
     with leaves_no_trace(model, dataset=dataset):
         report = diagnose(model, dataset)
@@ -105,7 +105,7 @@ def test_unbuilt_sequential() -> None:
     """A model without an input shape is diagnosed, and its weights are still its own to make."""
     model = keras.Sequential([keras.layers.Dense(8), keras.layers.Dense(1)])
     jobs.compiled(model)
-    dataset = jobs.slow(jobs.batches(30))
+    dataset = jobs.slow(jobs.batches(300))
 
     with leaves_no_trace(model, dataset=dataset):
         report = diagnose(model, dataset)

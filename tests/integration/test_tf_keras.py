@@ -29,7 +29,7 @@ def legacy_model(**compile_args: Any) -> Any:
 
 def test_slow_input() -> None:
     """A slow input is the verdict."""
-    model, dataset = legacy_model(), jobs.slow(jobs.batches(30))
+    model, dataset = legacy_model(), jobs.slow(jobs.batches(300))
 
     with leaves_no_trace(model, dataset=dataset):
         report = diagnose(model, dataset)
