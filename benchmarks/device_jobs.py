@@ -355,7 +355,7 @@ SCENARIOS = (
     ),
     Scenario(
         "custom train step", "compute-bound", custom_step,
-        {"rows": 256, "width": 512, "units": 512, "layers": 4}, knobs=BUSY,
+        {"rows": 256, "width": 512, "units": 384, "layers": 4}, knobs=BUSY,
     ),
     Scenario(
         "validation", "host-bound", plain,
