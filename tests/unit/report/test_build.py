@@ -37,30 +37,33 @@ def warnings(**parts: Any) -> tuple[str, ...]:
     return report(**parts).warnings
 
 
+def order(*given: Finding) -> list[str]:
+    """Give the checks of findings as a report has them."""
+    return [one.check for one in report(*(Result(one) for one in given)).findings]
+
+
 def test_findings_come_most_costly_first():
     """By severity, and by cost within it: good news of 90 % stands below a warning of 10 %."""
-    given = [
+    found = order(
         finding("good", "info", 0.9),
         finding("small", "info", 0.06),
         finding("large", "critical", 0.5),
         finding("middle", "warning", 0.11),
         finding("larger", "critical", 0.6),
         finding("upper middle", "warning", 0.2),
-    ]
-    found = [one.check for one in report(*(Result(one) for one in given)).findings]
+    )
     assert found == ["larger", "large", "upper middle", "middle", "good", "small"]
 
 
 def test_what_takes_the_cores_or_the_memory_is_a_cause_like_others():
     """Another job on the same cores that costs most is on top; a leak is above what is merely slow."""
-    given = [
+    found = order(
         finding("tiny-steps", "critical", 0.3),
         finding("oversubscribed-threads", "critical", 0.6),
         finding("slow-callback", "warning", 0.2),
         finding("memory-growth", "critical", 0.0),
         finding("compute-bound", "info", 0.9),
-    ]
-    found = [one.check for one in report(*(Result(one) for one in given)).findings]
+    )
     assert found == [
         "oversubscribed-threads", "tiny-steps", "memory-growth", "slow-callback", "compute-bound",
     ]  # fmt: skip
