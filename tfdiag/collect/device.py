@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfdiag.collect.recorder import EndOfRun, EventKind, Recorder
+from tfdiag.collect.recorder import EventKind, Recorder
+from tfdiag.collect.worker import EndOfRun
 from tfdiag.compat.profiler import Tracer, step_mark
 from tfdiag.errors import TraceError
 from tfdiag.model.device import DeviceTrace

@@ -99,7 +99,8 @@ class Instrument:
             return
         if model.__dict__.get("train_function") is self._wrapped:
             model.train_function = _peeled(self._found, lambda other: other.attached)
-        self.recorder.hot.muted, self.recorder.hot.latest = True, None
+        self.recorder.hot.muted = True
+        self.recorder.let_go()
         self._found = self._wrapped = None
         self._detach_test(model)
         self._entries = None

@@ -11,10 +11,10 @@ import numpy as np
 from tfdiag import stats
 from tfdiag.collect.causes import root_cause
 from tfdiag.collect.loop import run_own_loop
-from tfdiag.collect.recorder import EndOfRun, Recorder
+from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.session import RESERVE_S, Session
 from tfdiag.collect.tracing import TraceLog
-from tfdiag.collect.worker import Abandoned, Worker
+from tfdiag.collect.worker import Abandoned, EndOfRun, Worker
 from tfdiag.compat import keras
 from tfdiag.compat.stamps import Stamps, can_be_stamped
 from tfdiag.compat.watch import Watch
@@ -79,7 +79,6 @@ class LiveRun:
                     stop=self.session.stop_now,
                 )
             except EndOfRun:
-                # From where the caller's workers and iterators are still held: see Worker.run.
                 self.session.recorder.cut = self.session.recorder.cut or "the budget ended"
             except (TfdiagError, Abandoned, KeyboardInterrupt, SystemExit):
                 raise

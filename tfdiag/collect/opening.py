@@ -24,6 +24,9 @@ from tfdiag.compat import keras
 
 __all__ = ["opened"]
 
+_PATIENCE_S = 0.05
+"""How long a thread may take to settle where the budget is used up."""
+
 
 @contextlib.contextmanager
 def opened(request: Request) -> Iterator[Session]:
@@ -56,6 +59,8 @@ def opened(request: Request) -> Iterator[Session]:
 
 def _clean_up(session: Session, snapshot: Snapshot | None) -> None:
     model = session.request.model
+    for thread in session.threads:
+        thread.settle(max(_PATIENCE_S, session.deadline.left()))
     left = [thread for thread in session.threads if thread.abandoned]
 
     def put_back() -> None:

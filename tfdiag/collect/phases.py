@@ -20,9 +20,8 @@ from tfdiag.collect.live import LiveRun
 from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
 from tfdiag.collect.placement import measure_placement, measure_placement_of_step
 from tfdiag.collect.py_input import measure_py_input
-from tfdiag.collect.recorder import EndOfRun
 from tfdiag.collect.session import Session
-from tfdiag.collect.worker import Worker
+from tfdiag.collect.worker import EndOfRun, Worker
 from tfdiag.compat import host, keras, tfdata
 from tfdiag.model.device import DeviceTrace
 from tfdiag.model.estimates import DeviceEstimates

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tfdiag.collect.arrivals import Arrivals, arrivals_of
+from tfdiag.collect.worker import EndOfRun
 from tfdiag.compat.tensorflow import end_of_data, in_function
 from tfdiag.compat.tfdata import GAPS_KEPT, ModelReader, is_iterator
 from tfdiag.compat.watch import Spent, Watch
@@ -25,7 +26,7 @@ from tfdiag.model.pipeline import Stage
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.stats import median
 
-__all__ = ["EndOfRun", "Recorder"]
+__all__ = ["Recorder"]
 
 _LOOKS = (4, 10, 20, 40)
 """Calls after which the first looks happen; later ones come every `_EVERY` calls."""
@@ -40,10 +41,6 @@ _KEEP = 50_000
 EventKind = Literal[
     "train_begin", "epoch_begin", "epoch_end", "epoch_done", "test_begin", "test_end", "train_end"
 ]
-
-
-class EndOfRun(BaseException):
-    """Unwinds `fit` when the budget is gone; a BaseException, so that no `except Exception` eats it."""
 
 
 class _Hot:
@@ -321,6 +318,10 @@ class Recorder:
         self.events.append(BoundaryEvent(kind, self.clock(), calls))
         if len(self.events) > _KEEP:
             del self.events[: _KEEP // 2]
+
+    def let_go(self) -> None:
+        """Hold no iterator any more: whoever holds the last reference waits for it to be taken down."""
+        self.hot.latest = self._test_iterator = None
 
     def test_begins(self) -> None:
         """Write down that validation begins."""

@@ -6,7 +6,9 @@ can return in spite of it. The thread sees the Keras state and the strategy of t
 
 from __future__ import annotations
 
+import atexit
 import contextvars
+import functools
 import queue
 import threading
 from collections.abc import Callable
@@ -14,16 +16,23 @@ from typing import TypeVar
 
 from tfdiag.compat import keras
 
-__all__ = ["Abandoned", "Worker"]
+__all__ = ["Abandoned", "EndOfRun", "Worker"]
 
 _T = TypeVar("_T")
 
 _INTERRUPTED_S = 2.0
 """How long a step may take to come back after Ctrl-C before it is left alone."""
 
+_AT_EXIT_S = 60.0
+"""How long the interpreter's exit waits for a thread that takes down what a run held."""
+
 
 class Abandoned(Exception):  # what happened, not what is wrong
     """The work did not come back in time; the thread is still in it."""
+
+
+class EndOfRun(BaseException):
+    """Unwinds the work when it is to end; a BaseException, so that no `except Exception` eats it."""
 
 
 class Worker:
@@ -68,6 +77,11 @@ class Worker:
         def work() -> None:
             try:
                 result.append(function())
+            except EndOfRun:
+                # Without its frames: they hold iterators of tf.data, and taking these down may wait for their
+                # tuning, for seconds. That happens here, at the end of this block, and nobody waits for it.
+                failure.append(EndOfRun())
+                done.set()
             except BaseException as error:  # noqa: BLE001  # carried to the caller's thread, whatever it is
                 failure.append(error)
             finally:
@@ -100,6 +114,21 @@ class Worker:
     def begin(self, function: Callable[[], None]) -> None:
         """Do `function` on the thread, without waiting for it; it must not raise."""
         self._work.put(function)
+
+    def settle(self, patience_s: float) -> None:
+        """Wait until the thread is out of all that it was given; it is left where that takes longer."""
+        if self.abandoned:
+            return
+        idle = threading.Event()
+        self._work.put(idle.set)
+        if idle.wait(max(0.0, patience_s)):
+            return
+        self.abandoned = True
+        # An iterator whose functions are Python's can't be taken down any more once the interpreter is being
+        # taken down: both would wait for each other, for ever. This thread is on its way out, so exit waits.
+        before_exit = functools.partial(idle.wait, _AT_EXIT_S)
+        atexit.register(before_exit)
+        self._work.put(lambda: atexit.unregister(before_exit))
 
     def close(self, on_return: Callable[[], None] | None = None) -> None:
         """End the thread; where it is still in abandoned work, `on_return` runs when it is out."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.traces import MS, job
 from tfdiag.collect.device import LEAST, WARM, TracingRecorder
-from tfdiag.collect.recorder import EndOfRun
+from tfdiag.collect.worker import EndOfRun
 from tfdiag.model.device import DeviceTrace, TracedSteps
 from tfdiag.model.quantity import Missing
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ import tensorflow as tf
 
 from tests.unit.fakes import FakeClock, TickingClock
 from tfdiag.collect import recorder as subject
-from tfdiag.collect.recorder import EndOfRun, Recorder
+from tfdiag.collect.recorder import Recorder
+from tfdiag.collect.worker import EndOfRun
 from tfdiag.model.measurements import CallbackTime
 from tfdiag.model.pipeline import Stage
 from tfdiag.model.quantity import Missing, Quantity
@@ -486,12 +488,20 @@ def test_validation_is_cut_when_time_is_up(clock: FakeClock) -> None:
 
 
 def test_an_aborted_validation_is_unwound(clock: FakeClock) -> None:
-    """`abort` ends a validation as it ends training."""
-    recorder = Recorder(clock)
+    """`abort` ends a validation as it ends training, and what it read is let go of when all is taken off."""
+
+    class Batches:
+        """What a validation iterates over."""
+
+    recorder, batches = Recorder(clock), Batches()
     recorder.test_begins()
     recorder.abort = True
     with pytest.raises(EndOfRun):
-        recorder.instrument_test(clock.taking(0.1), lambda: None)(None)
+        recorder.instrument_test(clock.taking(0.1), lambda: None)(batches)
+    gone = weakref.ref(batches)
+    del batches
+    recorder.let_go()
+    assert gone() is None
 
 
 def test_live_is_plain_and_the_recorder_goes_on(clock: FakeClock) -> None:

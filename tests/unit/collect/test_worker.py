@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import sys
 import threading
@@ -13,7 +14,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tfdiag.collect.worker import Abandoned, Worker
+from tfdiag.collect.worker import Abandoned, EndOfRun, Worker
 
 LONG_S = 20.0
 """More than any test waits for."""
@@ -79,6 +80,62 @@ def test_an_exception_comes_back_as_it_was(kind: type[BaseException]) -> None:
         run(worker, fail)
     assert caught.value is error
     assert run(worker, lambda: 5) == 5
+    worker.close()
+    assert not worker._thread.is_alive()
+
+
+class Held:
+    """What a frame of the work holds; like an iterator of tf.data it takes its time to be taken down."""
+
+    def __init__(self, job: Job) -> None:
+        """Take as long as this job."""
+        self._job = job
+
+    def __del__(self) -> None:
+        """Take it down."""
+        self._job()
+
+
+def end_while_holding(job: Job) -> Any:
+    """Give work that is unwound while one of its frames holds something."""
+
+    def work() -> None:
+        held = Held(job)
+        raise EndOfRun(held is None)
+
+    return work
+
+
+def test_what_unwound_frames_held_is_taken_down_on_the_thread(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller gets the news of the end at once, also where taking down what the run held takes long."""
+    at_exit: list[Any] = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    monkeypatch.setattr(atexit, "unregister", at_exit.remove)
+    worker, calls = Worker(time.perf_counter), []
+    with pytest.raises(EndOfRun):
+        run(worker, end_while_holding(job))
+    assert job.begun.wait(LONG_S)
+    worker.settle(0.0)
+    assert worker.abandoned
+    assert len(at_exit) == 1  # or exit would take down the iterator's Python under it
+    worker.close(on_return=lambda: calls.append(threading.current_thread().name))
+    assert calls == []
+    job.let_go.set()
+    assert worker.returned.wait(LONG_S)
+    assert calls == ["tfdiag-job"]
+    assert at_exit == []
+
+
+def test_a_thread_that_has_settled_is_not_abandoned(job: Job) -> None:
+    """Whoever has the time waits until the thread is out of everything."""
+    worker = Worker(time.perf_counter)
+    with pytest.raises(EndOfRun):
+        run(worker, end_while_holding(job))
+    job.let_go.set()
+    worker.settle(LONG_S)
+    assert not worker.abandoned
     worker.close()
     assert not worker._thread.is_alive()
 
