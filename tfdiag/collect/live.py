@@ -154,7 +154,12 @@ class LiveRun:
             request.model.fit(**(self._stamped(data) if validate else data), **kwargs)
         finally:
             callback.close()
-            callback.take_down()
+            # What is read in Python must be let go of before anybody else reads it.
+            in_python = request.source.one_shot or keras.is_py_dataset(request.source.data.get("x"))
+            if in_python:
+                callback.take_down()
+            else:
+                self.session.take_down(callback.take_down)
 
     def _stamped(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Stamp the batches of our copy of the dataset where the runtime keeps no model that tells the waits.

@@ -61,18 +61,21 @@ def _clean_up(session: Session, snapshot: Snapshot | None) -> None:
     model = session.request.model
     for thread in session.threads:
         thread.settle(max(_PATIENCE_S, session.deadline.left()))
-    left = [thread for thread in session.threads if thread.abandoned]
+    left = [thread for thread in session.threads if thread.stuck]
+
+    def discard() -> None:
+        shutil.rmtree(session.folder, ignore_errors=True)
 
     def put_back() -> None:
         try:
             if snapshot is not None:
                 snapshot.restore()
         finally:
-            shutil.rmtree(session.folder, ignore_errors=True)
+            discard()
 
     for thread in session.threads:
         if thread not in left:
-            thread.close()
+            thread.close(on_return=discard)
     if not left:
         put_back()
         return

@@ -26,6 +26,7 @@ __all__ = ["RESERVE_S", "Request", "Session"]
 
 _GRACE_SHARE = 0.05
 """Of the budget: how long a phase may take to unwind after its end."""
+_SETTLES_S = 0.5
 RESERVE_S = 0.15
 """What the analysis and the report need after the last phase."""
 
@@ -59,7 +60,8 @@ class Session:
         self.job: Job | None = None
         """What is known of it before it runs."""
         self.threads: list[Worker] = []
-        """What the job runs on."""
+        """What the job runs on, and what takes down behind it."""
+        self._reaper: Worker | None = None
         self.deadline = Deadline(request.clock, request.budget_s)
         self.tracer = Tracer(folder)
         self.notes: list[str] = []
@@ -97,6 +99,17 @@ class Session:
         except failures as error:
             reason = Missing(f"{what} failed: {root_cause(error)}")
             return (reason, None) if what == "reading the input" else reason
+
+    def take_down(self, what: Callable[[], None]) -> None:
+        """Have something taken down that may take long, such as an iterator that waits for its tuning.
+
+        It is given a moment, so that its last element does not disturb what is measured next.
+        """
+        if self._reaper is None:
+            self._reaper = Worker(self.request.clock)
+            self.threads.append(self._reaper)
+        self._reaper.begin(what)
+        self._reaper.settle(min(_SETTLES_S, self.grace_s()))
 
     def unwatch(self) -> None:
         """Take off what watches TensorFlow; harmless when nothing is on."""

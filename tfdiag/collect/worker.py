@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextvars
-import functools
 import queue
 import threading
 from collections.abc import Callable
@@ -42,6 +41,7 @@ class Worker:
         self._clock = clock
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.abandoned = False
+        self._leaving = False
         self._on_return: Callable[[], None] | None = None
         self.returned = threading.Event()
         """Set once the thread is out of all its work, and `on_return` of a thread that was left has run."""
@@ -57,9 +57,15 @@ class Worker:
                     self._on_return()
             finally:
                 self.returned.set()  # whoever waits must not wait for ever
+                atexit.unregister(self._before_exit)
 
         self._thread = threading.Thread(target=context.run, args=(body,), name="tfdiag-job", daemon=True)
         self._thread.start()
+
+    @property
+    def stuck(self) -> bool:
+        """Say whether it was left in the middle of its work, which it may go on with when it comes back."""
+        return self.abandoned and not self._leaving
 
     def run(
         self,
@@ -116,19 +122,19 @@ class Worker:
         self._work.put(function)
 
     def settle(self, patience_s: float) -> None:
-        """Wait until the thread is out of all that it was given; it is left where that takes longer."""
-        if self.abandoned:
+        """Wait until the thread is out of all that it was given; it is left where that takes longer.
+
+        It is known to come out, and touches nothing of the caller's any more.
+        """
+        if self.stuck:
             return
         idle = threading.Event()
         self._work.put(idle.set)
-        if idle.wait(max(0.0, patience_s)):
-            return
-        self.abandoned = True
-        # An iterator whose functions are Python's can't be taken down any more once the interpreter is being
-        # taken down: both would wait for each other, for ever. This thread is on its way out, so exit waits.
-        before_exit = functools.partial(idle.wait, _AT_EXIT_S)
-        atexit.register(before_exit)
-        self._work.put(lambda: atexit.unregister(before_exit))
+        self.abandoned = self._leaving = not idle.wait(max(0.0, patience_s))
+        if self._leaving:
+            # An iterator whose functions are Python's can't be taken down any more once the interpreter is
+            # being taken down: both would wait for each other, for ever.
+            atexit.register(self._before_exit)
 
     def close(self, on_return: Callable[[], None] | None = None) -> None:
         """End the thread; where it is still in abandoned work, `on_return` runs when it is out."""
@@ -138,3 +144,6 @@ class Worker:
         self._work.put(None)
         if not self.abandoned:
             self._thread.join()
+
+    def _before_exit(self) -> None:
+        self.returned.wait(_AT_EXIT_S)

@@ -6,6 +6,7 @@ the model; both are taken out again with its turn.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ _KEPT = ("class_weight", "shuffle")
 """Arguments of the caller's `fit` that belong to its steps; what is for epochs and callbacks is left out."""
 _END_S = 3.0
 """How long a job may take to come to its end."""
+_SETTLES_S = 0.5
+"""How long its iterators may take to be taken down; nobody waits for them longer."""
 
 
 class CannotTry(Exception):
@@ -124,6 +127,7 @@ class Lane:
             finally:
                 self._leave(before)
         self._worker.abandoned = self._begun and not self._out
+        self._worker.settle(_SETTLES_S)
         if not self._worker.abandoned:
             self._worker.close()
             self._session.threads.remove(self._worker)
@@ -153,17 +157,18 @@ class Lane:
         keras_copies.put_settings(model, before)
 
     def _run(self) -> None:
-        try:
-            if self._session.request.train_step is not None:
-                self._loop(self._session.request.train_step)
-            else:
-                self._fit()
-        except BaseException as error:  # noqa: BLE001  # carried to the conductor, whatever it is
-            self._error = error
-        finally:
-            self._gate.leave()
+        with contextlib.ExitStack() as behind:
+            try:
+                if self._session.request.train_step is not None:
+                    self._loop(self._session.request.train_step)
+                else:
+                    self._fit(behind)
+            except BaseException as error:  # noqa: BLE001  # carried to the conductor, whatever it is
+                self._error = error
+            finally:
+                self._gate.leave()
 
-    def _fit(self) -> None:
+    def _fit(self, behind: contextlib.ExitStack) -> None:
         model = self.arm.model
 
         def stop() -> None:
@@ -175,7 +180,7 @@ class Lane:
             model.fit(**self.arm.data, **kept, epochs=_EPOCHS, verbose=0, callbacks=[callback])
         finally:
             callback.close()
-            callback.take_down()
+            behind.callback(callback.take_down)
 
     def _loop(self, train_step: Callable[[Any], Any]) -> None:
         for batch in self.arm.data["x"]:
