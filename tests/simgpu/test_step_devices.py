@@ -10,6 +10,7 @@ from .harness import Simgpu
 
 ROWS, WIDTH, UNITS, LAYERS = 32, 256, 256, 2
 GRID = [ROWS, *(256 * 2**step for step in range(5))]
+BUDGET_S = 20.0
 WITHIN = 2.0
 """On a machine that does other things as well; benchmarks/crossover.py holds it to 1.5."""
 
@@ -118,7 +119,7 @@ def true_crossing(truth: dict[str, float], grid: list[int]) -> float:
 def test_better_on_cpu_with_the_batch_from_which_it_is_not(simgpu: Simgpu) -> None:
     """Fires where launches take most of the step; ratio and batch are those of hand-timed steps."""
     job = (ROWS, WIDTH, UNITS, LAYERS)
-    run = simgpu(diagnosed, *job, GRID, 10.0, preset="slow launch", knobs={"launch_us": 60, "compute": 0})
+    run = simgpu(diagnosed, *job, GRID, BUDGET_S, preset="slow launch", knobs={"launch_us": 60, "compute": 0})
     said = run.result
     assert said["finding"] is not None, said["text"]
     evidence = {each["name"]: each["quantity"] for each in said["finding"]["evidence"]}
@@ -132,7 +133,7 @@ def test_better_on_cpu_with_the_batch_from_which_it_is_not(simgpu: Simgpu) -> No
     )
     assert "/CPU:0" in said["suggestions"][0]["code"]
     assert "The step on each device" in said["text"]
-    assert said["total"] < 11.0
+    assert said["total"] < 1.1 * BUDGET_S
 
     # A step that is worth its launches, in the same process.
     host, device = (statistics.median(each["sizes"][-1]["call_s"]) for each in said["worth it"]["runs"])

@@ -33,7 +33,7 @@ def untraced(probe: Any, rows: int, width: int, units: int, layers: int, seconds
     data = tf.data.Dataset.from_tensors((x, np.zeros((rows, 1), "float32"))).repeat(5000)
     model.optimizer.build(model.trainable_variables)
     state = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
-    report = tfdiag.diagnose(model, data, budget=7, verify=False, trace=False, progress=probe.mark)
+    report = tfdiag.diagnose(model, data, budget=14, steps=50, verify=False, trace=False, progress=probe.mark)
     now = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
     kept = all(np.array_equal(one, other) for one, other in zip(state, now, strict=True))
     kept = kept and model.train_function is None

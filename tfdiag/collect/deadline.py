@@ -14,11 +14,8 @@ class Deadline:
 
     clock: Callable[[], float]
     budget_s: float
-    begin: float = field(init=False)
+    begin: float
     phases_s: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.begin = self.clock()
 
     @property
     def end(self) -> float:

@@ -31,9 +31,10 @@ _PATIENCE_S = 0.05
 @contextlib.contextmanager
 def opened(request: Request) -> Iterator[Session]:
     """Give a session in which the job may be run; everything of the caller's is as before when it ends."""
+    begin = request.clock()
     environment = read_environment(request.model)
     folder = Path(tempfile.mkdtemp(prefix="tfdiag-"))
-    session = Session(request, folder, environment)
+    session = Session(request, folder, environment, begin)
     request.source.cache_folder = str(folder)
     snapshot: Snapshot | None = None
     # Warning filters belong to the whole process, so this thread changes them: it always comes back.
@@ -48,7 +49,7 @@ def opened(request: Request) -> Iterator[Session]:
                     )
                 session.job = job_of(request)
                 session.notes.extend(notes_of(request))
-            session.threads.append(Worker(request.clock))
+            session.threads.extend([Worker(request.clock), Worker(request.clock)])
             yield session
         finally:
             if session.tracer.running:
@@ -59,6 +60,7 @@ def opened(request: Request) -> Iterator[Session]:
 
 def _clean_up(session: Session, snapshot: Snapshot | None) -> None:
     model = session.request.model
+    session.over = True
     for thread in session.threads:
         thread.settle(max(_PATIENCE_S, session.deadline.left()))
     left = [thread for thread in session.threads if thread.stuck]

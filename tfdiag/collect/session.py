@@ -53,16 +53,16 @@ class Request:
 class Session:
     """One diagnosis, from its first phase to its last."""
 
-    def __init__(self, request: Request, folder: Path, environment: Environment) -> None:
+    def __init__(self, request: Request, folder: Path, environment: Environment, begin: float) -> None:
         self.request = request
         self.folder = folder
         self.environment = environment
         self.job: Job | None = None
         """What is known of it before it runs."""
         self.threads: list[Worker] = []
-        """What the job runs on, and what takes down behind it."""
-        self._reaper: Worker | None = None
-        self.deadline = Deadline(request.clock, request.budget_s)
+        """What the job runs on, what takes down behind it, and the lanes of trials."""
+        self.over = False
+        self.deadline = Deadline(request.clock, request.budget_s, begin)
         self.tracer = Tracer(folder)
         self.notes: list[str] = []
         self.recorder: Recorder | None = None
@@ -105,11 +105,12 @@ class Session:
 
         It is given a moment, so that its last element does not disturb what is measured next.
         """
-        if self._reaper is None:
-            self._reaper = Worker(self.request.clock)
-            self.threads.append(self._reaper)
-        self._reaper.begin(what)
-        self._reaper.settle(min(_SETTLES_S, self.grace_s()))
+        if self.over:
+            what()  # on a thread that was left in its work: nobody waits for it
+            return
+        reaper = self.threads[1]
+        reaper.begin(what)
+        reaper.settle(min(_SETTLES_S, self.grace_s()))
 
     def unwatch(self) -> None:
         """Take off what watches TensorFlow; harmless when nothing is on."""

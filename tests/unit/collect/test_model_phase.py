@@ -52,7 +52,7 @@ def looked_at(
         make_train_function(model)(iter(dataset))
     else:
         step(batch)
-    session = Session(request, folder, read_environment(model))
+    session = Session(request, folder, read_environment(model), request.clock())
     session.element_spec = dataset.element_spec
     until = time.perf_counter() + seconds
     found = Look(session, job_of(request), batch, Missing("not run"), replayed, until).facts()

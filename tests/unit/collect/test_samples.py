@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.pace import enough
 from tests.unit.fakes import FakeClock
 from tfdiag.collect import samples
 from tfdiag.collect.samples import Samples, sample_stages
@@ -316,7 +317,7 @@ def test_little_time_is_shared():
     for _ in range(8):
         dataset = dataset.map(lambda v: v + 1)
 
-    found = sampled(dataset, cores=1, seconds=3.2)
+    found = sampled(dataset, cores=1, seconds=enough(3.2))
 
     assert sum(s.kind == "prefix" for s in found.samples) == 9
 

@@ -28,7 +28,7 @@ LONG_S = 20.0
 def test_the_budget_runs_out() -> None:
     """What is left shrinks as time passes, and is negative when it is over."""
     clock = FakeClock()
-    deadline = Deadline(clock, 10.0)
+    deadline = Deadline(clock, 10.0, clock())
     assert (deadline.begin, deadline.end, deadline.left(), deadline.spent()) == (100.0, 110.0, 10.0, 0.0)
     clock.advance(12.0)
     assert (deadline.left(), deadline.spent()) == (-2.0, 12.0)
@@ -37,7 +37,7 @@ def test_the_budget_runs_out() -> None:
 def test_a_share_of_the_budget() -> None:
     """A phase gets a share of what is left, at most so much, and never an end that has passed."""
     clock = FakeClock()
-    deadline = Deadline(clock, 10.0)
+    deadline = Deadline(clock, 10.0, clock())
     assert deadline.share(0.5, 100.0) == 105.0
     assert deadline.share(0.5, 2.0) == 102.0
     clock.advance(8.0)
@@ -49,7 +49,7 @@ def test_a_share_of_the_budget() -> None:
 def test_phases_add_up() -> None:
     """A phase that runs twice has the time of both."""
     clock = FakeClock()
-    deadline = Deadline(clock, 10.0)
+    deadline = Deadline(clock, 10.0, clock())
     for seconds in (1.0, 2.5):
         begin = clock()
         clock.advance(seconds)
