@@ -73,7 +73,7 @@ def test_a_small_batch_and_the_numbers_behind_it() -> None:
 
 def test_float16_on_a_processor_that_is_slow_with_it() -> None:
     """The processor shows by itself that it is; where it is not, nothing is said."""
-    report = diagnosed(net(256, 3, policy="mixed_float16"), endless(32, 256))
+    report = diagnosed(net(256, 3, policy="mixed_float16"), endless(128, 256))
 
     compute = report.measurements.compute
     assert isinstance(compute, Compute)
