@@ -131,7 +131,8 @@ class Lane:
         if not self._worker.abandoned:
             self._worker.close()
             self._session.threads.remove(self._worker)
-            self.arm.close()
+        if not self._begun:
+            self.arm.close()  # else it is closed behind the job, see _run
 
     # --- inside -------------------------------------------------------------------------------------
 
@@ -158,6 +159,7 @@ class Lane:
 
     def _run(self) -> None:
         with contextlib.ExitStack() as behind:
+            behind.callback(self.arm.close)
             try:
                 if self._session.request.train_step is not None:
                     self._loop(self._session.request.train_step)
