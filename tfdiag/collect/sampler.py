@@ -18,7 +18,7 @@ from tfdiag.model.quantity import Missing, Quantity
 __all__ = ["HostSampler"]
 
 PERIOD_S = 0.2
-_MOST_OF_A_CORE = 0.003
+_MOST_OF_A_CORE = 0.002
 """Samples that cost more are taken less often."""
 _LONGEST_S = 5.0
 _FULL_RATE = 600

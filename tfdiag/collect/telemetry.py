@@ -27,7 +27,7 @@ __all__ = ["NO_GPU", "GpuSampler"]
 
 NO_GPU = "there is no GPU: TensorFlow lists none, and the system shows none of NVIDIA's"
 PERIOD_S = 0.2
-_MOST_OF_A_CORE = 0.004
+_MOST_OF_A_CORE = 0.002
 """Samples that cost more are taken less often."""
 _LONGEST_S = 5.0
 _UNITS = {
