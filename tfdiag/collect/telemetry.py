@@ -256,7 +256,9 @@ class GpuSampler:
         spent = time.thread_time() - begin
         self._cpu_s += spent
         slower = self._period_s * 2.0 ** (self._taken // _FULL_RATE)
-        self._next_s = min(_LONGEST_S, max(slower, spent / _MOST_OF_A_CORE))
+        # The first look opens what later ones find open.
+        each = spent if self._taken > 1 else 0.0
+        self._next_s = min(_LONGEST_S, max(slower, each / _MOST_OF_A_CORE))
         return self._next_s
 
     def _look_at_processes(self, watched: _Watched) -> None:
