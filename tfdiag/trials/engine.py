@@ -24,7 +24,16 @@ from tfdiag.model.report import Step, Suggestion
 from tfdiag.model.trials import Trial, Trials
 from tfdiag.trials.arms import arm_as_it_is, arm_with, require_possible
 from tfdiag.trials.lane import Arm, CannotTry, Lane, LaneFailed
-from tfdiag.trials.rounds import Gain, Noise, decided, gain_of, noise_of, pairs_needed, verdict_of
+from tfdiag.trials.rounds import (
+    PAIRS_CLAIMED,
+    Gain,
+    Noise,
+    decided,
+    gain_of,
+    noise_of,
+    pairs_needed,
+    verdict_of,
+)
 
 __all__ = ["try_suggestions"]
 
@@ -36,12 +45,11 @@ _TURN_MOST_S = 1.5
 _SHORT_STEPS = 8
 _SHORT_S = 0.2
 """Where time is short a turn is, but for so many steps and no less than this."""
-_TURNS_LEAST = 24
-"""What the null trial and a first suggestion take, with the turns that don't count."""
+_TURNS_LEAST = 28
+"""What the null trial and a first suggestion take: turns, those that don't count, and making the copy."""
 _SETTLE_TURNS = 2
 """Turns' worth of time at the start of a job in which buffers fill and caches are warmed."""
 _NULL_PAIRS = 4
-_PAIRS_LEAST = 3
 _PAIRS_MOST = 14
 _NULL_SHARE = 0.25
 _MOST = 5
@@ -138,7 +146,7 @@ class _Conductor:
         other = self._lane(arm_as_it_is(self.session, self.analysis))
         before, after = self._by_turns(self.original, other, until, lambda a, _: len(a) >= _NULL_PAIRS)
         self._drop(other)
-        if len(before) < _PAIRS_LEAST:
+        if len(before) < PAIRS_CLAIMED:
             raise CannotTry(_NO_TIME)
         self.noise = noise_of(before, after)
 
@@ -248,7 +256,7 @@ class _Conductor:
             one, two = self._turn(first), self._turn(second)
             before.append(one if first is a else two)
             after.append(two if first is a else one)
-            late = self._clock() + 2 * self._turn_s >= (until if len(before) >= _PAIRS_LEAST else self._end)
+            late = self._clock() + 2 * self._turn_s >= (until if len(before) >= PAIRS_CLAIMED else self._end)
             if enough(before, after) or late:
                 return before, after
         return before, after
@@ -336,8 +344,11 @@ def _untried(one: Suggestion, why: str) -> Trial:
 
 
 def _hidden(gain: Gain, noise: Noise, turn_s: float) -> str:
-    """Say that the noise hides what there may be, and how long it would take to see it."""
-    text = f"tried: {gain.value:.2f}x ({gain.low:.2f} to {gain.high:.2f}) is within the noise of this machine"
+    """Say why a gain is not claimed, and how long it would take to see it where the noise hides it."""
+    found = f"tried: {gain.value:.2f}x ({gain.low:.2f} to {gain.high:.2f})"
+    if gain.pairs < PAIRS_CLAIMED:
+        return f"{found} in {gain.pairs} pairs of turns, too few to claim it: {_NO_TIME}"
+    text = f"{found} is within the noise of this machine"
     needed = pairs_needed(gain, noise)
     if needed > gain.pairs:
         text += f"; it would take about {needed} pairs of turns of {turn_s:.2g} s instead of {gain.pairs}"

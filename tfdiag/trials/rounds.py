@@ -13,11 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["Gain", "Noise", "decided", "gain_of", "noise_of", "pairs_needed", "verdict_of"]
+__all__ = ["PAIRS_CLAIMED", "Gain", "Noise", "decided", "gain_of", "noise_of", "pairs_needed", "verdict_of"]
 
 _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 _Z95 = 1.96
 _PAIRS_LEAST = 4
+PAIRS_CLAIMED = _PAIRS_LEAST - 1
+"""With fewer nothing is said of a gain."""
 _NOISE_LEAST = 0.01
 _PRECISE = 0.025
 """Half of an interval that is narrow enough, as a share of the gain."""
@@ -80,7 +82,7 @@ def decided(gain: Gain, noise: Noise) -> bool:
 def verdict_of(gain: Gain, noise: Noise, promised: float) -> Literal["confirmed", "refuted", "untried"]:
     """Say what it is, `untried` where the noise hides it; `promised` is the least that was."""
     least = 1 + noise.share
-    if gain.pairs < _PAIRS_LEAST - 1:
+    if gain.pairs < PAIRS_CLAIMED:
         return "untried"
     if gain.low > least:
         return "confirmed"

@@ -1,0 +1,21 @@
+"""What is said of a gain that is not claimed."""
+
+from __future__ import annotations
+
+from tfdiag.trials.engine import _hidden
+from tfdiag.trials.rounds import Gain, Noise
+
+
+def test_few_turns_are_not_called_noise():
+    """A gain far beyond the noise, by too few turns to claim it: time was short, and that is said."""
+    said = _hidden(Gain(1.27, 1.17, 1.38, 2, 0.01), Noise(0.056, 4), 1.0)
+    assert "2 pairs of turns" in said
+    assert "no time" in said
+    assert "noise" not in said
+
+
+def test_what_the_noise_hides_says_how_long_it_would_take():
+    """A gain within the noise of its turns, and how many more would show it."""
+    said = _hidden(Gain(1.27, 0.9, 1.8, 4, 0.4), Noise(0.05, 4), 1.0)
+    assert "within the noise" in said
+    assert "pairs of turns of 1 s instead of 4" in said
