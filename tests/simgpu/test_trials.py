@@ -59,7 +59,7 @@ def diagnosed(probe: Any, budget: float) -> Any:
 def test_copies_that_could_be_hidden_are_hidden_in_a_trial(simgpu: Simgpu) -> None:
     """A batch copied while the step before computes: confirmed with the gain that `fit` shows."""
     found = simgpu(
-        diagnosed, enough(30.0), preset="slow bus", knobs={"gflops": 60, "compute": 0}, timeout=240
+        diagnosed, enough(40.0), preset="slow bus", knobs={"gflops": 60, "compute": 0}, timeout=240
     ).result
     ((_, status, gain), *_) = found["ours"]
     assert status == "confirmed", found["text"]
