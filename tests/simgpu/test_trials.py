@@ -47,7 +47,7 @@ def diagnosed(probe: Any, budget: float) -> Any:
         float(np.median(times))
         for times in zip(*[(step_of(data), step_of(ahead)) for _ in range(3)], strict=True)
     )
-    report = tfdiag.diagnose(model, data, budget=budget)
+    report = tfdiag.diagnose(model, data, budget=budget, steps=120)
     ours = [s for s in (*report.suggestions, *report.rejected) if s.id.endswith("/prefetch-to-device")]
     return {
         "really": before / after,
