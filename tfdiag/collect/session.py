@@ -14,7 +14,7 @@ from tfdiag.collect.deadline import Deadline
 from tfdiag.collect.inputs import Input
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.tracing import TraceLog
-from tfdiag.collect.worker import Abandoned, Worker
+from tfdiag.collect.worker import SETTLES_S, Abandoned, Worker
 from tfdiag.compat import tensorflow
 from tfdiag.compat.profiler import Tracer
 from tfdiag.compat.stamps import Stamps
@@ -26,7 +26,6 @@ __all__ = ["RESERVE_S", "Request", "Session"]
 
 _GRACE_SHARE = 0.05
 """Of the budget: how long a phase may take to unwind after its end."""
-_SETTLES_S = 0.5
 RESERVE_S = 0.15
 """What the analysis and the report need after the last phase."""
 
@@ -62,6 +61,7 @@ class Session:
         self.threads: list[Worker] = []
         """What the job runs on, what takes down behind it, and the lanes of trials."""
         self.over = False
+        """Threads are being ended, and are given nothing more."""
         self.deadline = Deadline(request.clock, request.budget_s, begin)
         self.tracer = Tracer(folder)
         self.notes: list[str] = []
@@ -83,6 +83,11 @@ class Session:
     def worker(self) -> Worker:
         """Give the thread that the job is measured on."""
         return self.threads[0]
+
+    @property
+    def reaper(self) -> Worker:
+        """Give the thread that takes down what runs held."""
+        return self.threads[1]
 
     def guarded(self, worker: Worker, work: Callable[[], Any], what: str) -> Any:
         """Run a later phase; its failure is a gap in the report, not the end of it."""
@@ -108,9 +113,8 @@ class Session:
         if self.over:
             what()  # on a thread that was left in its work: nobody waits for it
             return
-        reaper = self.threads[1]
-        reaper.begin(what)
-        reaper.settle(min(_SETTLES_S, self.grace_s()))
+        self.reaper.begin(what)
+        self.reaper.settle(min(SETTLES_S, self.grace_s()))
 
     def unwatch(self) -> None:
         """Take off what watches TensorFlow; harmless when nothing is on."""

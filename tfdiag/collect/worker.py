@@ -15,7 +15,10 @@ from typing import TypeVar
 
 from tfdiag.compat import keras
 
-__all__ = ["Abandoned", "EndOfRun", "Worker"]
+__all__ = ["SETTLES_S", "Abandoned", "EndOfRun", "Worker"]
+
+SETTLES_S = 0.5
+"""How long is waited for what a run held to be taken down, before others go on beside it."""
 
 _T = TypeVar("_T")
 
@@ -56,8 +59,8 @@ class Worker:
                 if self._on_return is not None:
                     self._on_return()
             finally:
-                self.returned.set()  # whoever waits must not wait for ever
                 atexit.unregister(self._before_exit)
+                self.returned.set()  # whoever waits must not wait for ever
 
         self._thread = threading.Thread(target=context.run, args=(body,), name="tfdiag-job", daemon=True)
         self._thread.start()

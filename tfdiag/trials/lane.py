@@ -14,7 +14,7 @@ from typing import Any
 from tfdiag.collect.causes import root_cause
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.session import Session
-from tfdiag.collect.worker import Worker
+from tfdiag.collect.worker import SETTLES_S, Worker
 from tfdiag.compat import keras_copies
 from tfdiag.trials.gate import Gate, Turn
 
@@ -25,8 +25,6 @@ _KEPT = ("class_weight", "shuffle")
 """Arguments of the caller's `fit` that belong to its steps; what is for epochs and callbacks is left out."""
 _END_S = 3.0
 """How long a job may take to come to its end."""
-_SETTLES_S = 0.5
-"""How long its iterators may take to be taken down; nobody waits for them longer."""
 
 
 class CannotTry(Exception):
@@ -127,7 +125,7 @@ class Lane:
             finally:
                 self._leave(before)
         self._worker.abandoned = self._begun and not self._out
-        self._worker.settle(_SETTLES_S)
+        self._worker.settle(SETTLES_S)
         if not self._worker.abandoned:
             self._worker.close()
             self._session.threads.remove(self._worker)
