@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.own_machine import OwnMachine, can_be_told
 from tests.traces_left import (
     difference,
     frameworks_loaded,
@@ -33,13 +34,22 @@ ALLOWED_WARNINGS = (
 SET_BY_IMPORTS = (" tf.", " TensorFlow", " keras", " tf_keras", "warnings.filters", "environ ")
 """What importing TensorFlow and Keras changes in a process."""
 
+RUN_FITS = ("integration", "collect", "compat", "monitor")
+"""Folders of tests that run jobs of their own."""
+MEASURES = (*RUN_FITS, "simgpu", "trials")
+"""Folders of tests that measure, in other processes as well."""
+
+pytest_plugins = ["pytester"]
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make warnings errors, but for those that a user can do nothing about."""
+    """Make warnings errors, but for those that a user can do nothing about; void what had no machine."""
     if "error" not in config.getini("filterwarnings"):
         config.addinivalue_line("filterwarnings", "error")
     for line in ALLOWED_WARNINGS:
         config.addinivalue_line("filterwarnings", line)
+    if can_be_told():
+        config.pluginmanager.register(OwnMachine(lambda item: item.path.parent.name in MEASURES))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,10 +68,6 @@ def _ctrl_c_is_heard() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-RUN_FITS = ("integration", "collect", "compat", "monitor")
-"""Folders of tests that run jobs of their own."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,16 +15,16 @@ EVERY_S = 0.1
 _BEGIN_S = 100.0
 """When the live run of a synthetic job begins."""
 _UNITS = {
-    "system_cpu": "s", "machine_busy": "s", "iowait": "s", "runnable": "threads", "blocked": "tasks",
-    "voluntary_switches": "switches", "involuntary_switches": "switches", "anonymous_memory": "B",
-    "free_memory": "B", "received": "B", "sent": "B", "periods": "periods", "throttled_periods": "periods",
-    "throttled": "s", "group_cpu": "s",
+    "system_cpu": "s", "machine_busy": "s", "iowait": "s", "stolen": "s", "runnable": "threads",
+    "blocked": "tasks", "voluntary_switches": "switches", "involuntary_switches": "switches",
+    "anonymous_memory": "B", "free_memory": "B", "received": "B", "sent": "B", "periods": "periods",
+    "throttled_periods": "periods", "throttled": "s", "group_cpu": "s",
 }  # fmt: skip
 _LEVELS = ("runnable", "blocked", "anonymous_memory", "free_memory")
 _HEALTHY: dict[str, Any] = {
-    "system_cpu": 0.1, "machine_busy": 2.0, "iowait": 0.0, "runnable": 2.0, "blocked": 0.0,
-    "voluntary_switches": 500.0, "involuntary_switches": 50.0, "anonymous_memory": 1e9, "free_memory": 8e9,
-    "received": 0.0, "sent": 0.0,
+    "system_cpu": 0.1, "machine_busy": 2.0, "iowait": 0.0, "stolen": 0.0, "runnable": 2.0, "blocked": 0.0,
+    "voluntary_switches": 500.0, "involuntary_switches": 50.0, "anonymous_memory": 1e9,
+    "free_memory": 8e9, "received": 0.0, "sent": 0.0,
 }  # fmt: skip
 
 

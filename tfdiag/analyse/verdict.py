@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tfdiag.analyse.breakdown import InputFacts
+from tfdiag.analyse.host import host_facts
 from tfdiag.model.measurements import Live, Measurements
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Step, Verdict
@@ -24,6 +25,10 @@ _NOISE_LEAST = 0.02
 """How well a share of the step repeats at best."""
 _NOISE_MOST = 0.1
 """However noisy a run, a cause this far above the threshold is named."""
+_UNSTEADY = 0.5
+"""Of steps whose mean is known no better than this, nobody can say that nothing is worth mending."""
+_STOLEN = 0.1
+"""From this share of the cores on, what a virtual machine's host takes is said."""
 _GRAPH_DISPATCH_S = 1e-3
 """What calling a graph may cost at most; a call that is far longer does compute."""
 
@@ -36,6 +41,9 @@ _WORDS = {
     "compile-bound": "Tracing and compiling take",
     "communication-bound": "Replicas exchange gradients for",
 }
+
+_MAY_HIDE = {"input_wait": "the wait for data", "launch": "dispatch", "host_to_device": "copies"}
+"""Parts that are told from differences of two runs, which an unsteady machine may turn into anything."""
 
 
 def contention(step: Step, alone: InputFacts | Missing) -> float:
@@ -80,6 +88,10 @@ def judge(
             "how much of that is dispatch is not known."
         )
         return Verdict("inconclusive", headline, share, 0.3, missing)
+    if code == "compute-bound" and (doubt := _doubt(step)):
+        share = shares[code]
+        headline = f"The step seems to compute for {share:.0%} of its {_time(total)}, but {doubt}."
+        return Verdict("inconclusive", headline, share, 0.3, (doubt, *missing))
     if not code and unexplained <= _UNEXPLAINED_SHARE:
         most = max(shares.values())
         headline = f"No single cause: nothing takes more than {most:.0%} of the step of {_time(total)}."
@@ -97,6 +109,20 @@ def judge(
             f"{contended_s / total:.0%} the input's own work holds it up."
         )
     return Verdict(code, headline, share, _confidence(measurements, step, shares, code), missing)
+
+
+def _doubt(step: Step) -> str:
+    """Say why something around the step may be worth mending after all, though nothing was seen to be."""
+    low, high = step.mean.low, step.mean.high
+    if low is not None and high is not None and high - low > 2 * _UNSTEADY * step.mean_s:
+        return f"its steps were too unsteady to tell: their mean lies between {_time(low)} and {_time(high)}"
+    for name, called in _MAY_HIDE.items():
+        part = step.segments[name]
+        most = part.high if isinstance(part, Quantity) else None
+        if most is not None and most > 2 * VERDICT_SHARE * step.mean_s:
+            most = min(1.0, most / step.mean_s)
+            return f"{called} may take up to {most:.0%} of it: it was too unsteady to tell"
+    return ""
 
 
 def unsure_of(step: Step, name: str) -> float:
@@ -194,6 +220,19 @@ def _missing(measurements: Measurements, step: Step) -> tuple[str, ...]:
     for label, part in (("replay", measurements.replay), ("input alone", measurements.input_alone)):
         if isinstance(part, Missing):
             reasons.append(f"{label}: {part.reason}")
+    if stolen := _stolen(measurements):
+        reasons.append(stolen)
     if isinstance(measurements.live, Live) and measurements.live.cut:
         reasons.append(measurements.live.cut)
     return tuple(reasons)
+
+
+def _stolen(measurements: Measurements) -> str:
+    """Say so when the host of a virtual machine kept its cores: times are longer by that, and unsteady."""
+    facts = host_facts(measurements)
+    if isinstance(facts, Missing):
+        return ""
+    taken, cores = facts.rate("stolen"), measurements.environment.cores
+    if isinstance(taken, Missing) or taken.value < _STOLEN * cores:
+        return ""
+    return f"the host of this virtual machine took away {taken.value:.1f} of its {cores} cores meanwhile"

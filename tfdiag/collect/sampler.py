@@ -34,14 +34,14 @@ _LEAST_CORES = 0.05
 
 _UNITS = {
     "system_cpu": ("s", "getrusage"), "machine_busy": ("s", "/proc/stat"), "iowait": ("s", "/proc/stat"),
-    "runnable": ("threads", "/proc/stat"), "blocked": ("tasks", "/proc/stat"),
+    "stolen": ("s", "/proc/stat"), "runnable": ("threads", "/proc/stat"), "blocked": ("tasks", "/proc/stat"),
     "voluntary_switches": ("switches", "getrusage"), "involuntary_switches": ("switches", "getrusage"),
     "anonymous_memory": ("B", "/proc/self/statm"), "free_memory": ("B", "/proc/meminfo and control groups"),
     "received": ("B", "/proc/net/dev"), "sent": ("B", "/proc/net/dev"),
     "periods": ("periods", "control group"), "throttled_periods": ("periods", "control group"),
     "throttled": ("s", "control group"), "group_cpu": ("s", "control group"),
 }  # fmt: skip
-_FROM_FIRST = ("machine_busy", "iowait", "received", "sent")
+_FROM_FIRST = ("machine_busy", "iowait", "stolen", "received", "sent")
 """What others counted before is nobody's business: these begin at 0."""
 
 

@@ -26,6 +26,8 @@ LISTS_PROCESSES = Path("/proc/self").is_dir()
 _BUSY = (0, 1, 2, 5, 6, 7)
 """The columns of /proc/stat in which a core works: not idle and not iowait; guests are counted in user."""
 _IOWAIT = 4
+_STOLEN = 7
+"""The column of what a virtual machine's host took: a core that wants to work, and may not."""
 _PROCESSES_MOST = 4000
 _NO_FILE = "the platform has no {}"
 NO_QUOTA = "no container quota is set"
@@ -123,7 +125,7 @@ class Meter:
         """Read what the machine's cores did, and what waits for them."""
         found: dict[str, float] = {}
         cores: dict[int, float] = {}
-        iowait = 0.0
+        iowait = stolen = 0.0
         try:
             for line in read(self._stats).splitlines():
                 name, _, rest = line.partition(" ")
@@ -132,16 +134,17 @@ class Meter:
                     if self._allowed is None or number in self._allowed:
                         cores[number] = sum(int(cells[column]) for column in _BUSY) * self._tick_s
                         iowait += int(cells[_IOWAIT]) * self._tick_s
+                        stolen += int(cells[_STOLEN]) * self._tick_s
                 elif name == "procs_running":
                     found["runnable"] = float(rest)
                 elif name == "procs_blocked":
                     found["blocked"] = float(rest)
         except (OSError, ValueError, IndexError):
-            names = ("machine_busy", "iowait", "runnable", "blocked")
+            names = ("machine_busy", "iowait", "stolen", "runnable", "blocked")
             self.refused |= dict.fromkeys(names, _NO_FILE.format("/proc/stat"))
             return {}, {}
         if cores:
-            found |= {"machine_busy": sum(cores.values()), "iowait": iowait}
+            found |= {"machine_busy": sum(cores.values()), "iowait": iowait, "stolen": stolen}
         return found, cores
 
 

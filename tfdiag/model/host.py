@@ -40,6 +40,8 @@ class HostTelemetry:
     """Seconds that the cores which this process may use were busy, all together."""
     iowait: Series | Missing = _NOT_READ
     """Seconds that these cores idled while something waited for a disk."""
+    stolen: Series | Missing = _NOT_READ
+    """Seconds of `machine_busy` in which the host of a virtual machine had taken these cores away."""
     runnable: Series | Missing = _NOT_READ
     """Threads of the machine that ran or wanted to: the run queue."""
     blocked: Series | Missing = _NOT_READ

@@ -38,6 +38,9 @@ def _cores(facts: HostFacts, cores: int) -> Iterator[str]:
     if isinstance(busy, Missing) or isinstance(own, Missing):
         return
     yield f"{_tenths(busy.value)} of {cores} busy, {_tenths(own.value)} with this process"
+    stolen = facts.rate("stolen")
+    if isinstance(stolen, Quantity) and stolen.value >= 10 * _WORTH * cores:
+        yield f"{_tenths(stolen.value)} taken away by the host of this virtual machine"
     if text := _busiest(facts.telemetry, facts):
         yield text
     kernel = facts.rate("system_cpu")

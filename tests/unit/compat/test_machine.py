@@ -12,9 +12,9 @@ from tfdiag.compat import cgroup, host, machine
 from tfdiag.model.quantity import Quantity
 
 STAT = """\
-cpu  900 0 100 8000 60 0 40 0 0 0
-cpu0 400 0 50 4000 30 0 20 0 0 0
-cpu1 500 0 50 4000 30 0 20 0 0 0
+cpu  900 0 100 8000 60 0 25 15 0 0
+cpu0 400 0 50 4000 30 0 10 10 0 0
+cpu1 500 0 50 4000 30 0 15 5 0 0
 intr 1 2 3
 ctxt 99
 procs_running 7
@@ -71,6 +71,7 @@ def test_a_reading(tmp_path: Path) -> None:
     found = meter_.read()
     assert found["machine_busy"] == pytest.approx(10.4)
     assert found["iowait"] == pytest.approx(0.6)
+    assert found["stolen"] == pytest.approx(0.15)
     assert (found["runnable"], found["blocked"]) == (7, 2)
     assert (found["received"], found["sent"]) == (4000, 100)
     assert found["anonymous_memory"] == 500 * os.sysconf("SC_PAGE_SIZE")

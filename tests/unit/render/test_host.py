@@ -43,6 +43,13 @@ def test_a_crowded_machine():
     )
 
 
+def test_a_host_that_takes_cores_away():
+    """On a virtual machine the cores may be busy with somebody else's work."""
+    assert lines(**host(own=0.5, system_cpu=0.0, stolen=1.2))["cores"] == (
+        "2 of 4 busy, 0.5 with this process, 1.2 taken away by the host of this virtual machine"
+    )
+
+
 def test_a_container_and_its_traffic():
     """The quota, waits for disks and the network where there is much of it."""
     found = lines(

@@ -1,0 +1,116 @@
+"""Tests of real jobs are measurements, and need the machine: what was measured while it was away is void.
+
+On a virtual machine whose host gives the cores to others for a minute, steps of 2 ms take 200, and no verdict
+is a verdict on tfdiag. So a test during which others had more than `MOST` of the cores is run again once the
+machine is back, whether it passed or failed: what it came to is not looked at. Where the machine stays away,
+the last outcome counts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+__all__ = ["MOST", "OwnMachine", "Reading", "can_be_told"]
+
+MOST = 0.15
+"""Of the cores, on average over a test."""
+_SHORTEST_S = 0.5
+"""Ticks of 10 ms tell nothing of a shorter test, and none of those measures anything."""
+_RUNS = 3
+_LOOK_S = 2.0
+_QUIET = 0.08
+_WAITS_S = 600.0
+"""In all, or a machine that is never quiet would be waited for without end."""
+_STAT = Path("/proc/stat")
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+def can_be_told() -> bool:
+    """Say whether this system tells who has its cores."""
+    return _STAT.exists()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the cores have done, and what of it this process and the children that it waited for."""
+
+    at_s: float
+    busy_s: float
+    own_s: float
+
+    @classmethod
+    def now(cls) -> Reading:
+        """Read it."""
+        cells = [int(cell) for cell in _STAT.read_text().split("\n", 1)[0].split()[1:]]
+        user, nice, system, _, _, irq, softirq, steal = cells[:8]
+        own = os.times()
+        return cls(
+            time.monotonic(),
+            (user + nice + system + irq + softirq + steal) / _TICKS,
+            own.user + own.system + own.children_user + own.children_system,
+        )
+
+    def others_since(self, before: Reading) -> float:
+        """Give the share of all cores that somebody else had."""
+        taken = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
+        return taken / (self.at_s - before.at_s) / (os.cpu_count() or 1)
+
+
+@dataclass
+class OwnMachine:
+    """A plugin that runs tests again which did not have the machine."""
+
+    measures: Callable[[pytest.Item], bool] = lambda item: True
+    """Whether a test does; others are left alone."""
+    read: Callable[[], Reading] = Reading.now
+    sleep: Callable[[float], None] = time.sleep
+    left_s: float = _WAITS_S
+    void: list[str] = field(default_factory=list)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Run a test until it had the machine for itself."""
+        if not self.measures(item):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in self._reports(item, nextitem):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[pytest.TestReport]:
+        for _ in range(_RUNS):
+            before = self.read()
+            reports = runtestprotocol(item, log=False, nextitem=nextitem)
+            after = self.read()
+            others = after.others_since(before)
+            if others <= MOST or after.at_s - before.at_s < _SHORTEST_S or self.left_s <= 0:
+                break
+            self.void.append(f"{item.nodeid}: others had {others:.0%} of the cores")
+            # What its module prepared was measured then as well.
+            item.session._setupstate.teardown_exact(item.session)
+            item._initrequest()
+            self._wait()
+        yield from reports
+
+    def _wait(self) -> None:
+        while self.left_s > 0:
+            before = self.read()
+            self.sleep(_LOOK_S)
+            self.left_s -= _LOOK_S
+            if self.read().others_since(before) <= _QUIET:
+                return
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was run again."""
+        if self.void:
+            terminalreporter.section("void, because others had the machine")
+            for line in self.void:
+                terminalreporter.line(line)
