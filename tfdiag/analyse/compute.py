@@ -9,6 +9,9 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 
 __all__ = ["Arithmetic", "arithmetic", "best_peak"]
 
+_NO_PEAK = 1.25
+"""A step that computes faster than this part of the peak shows that it was none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
@@ -49,6 +52,11 @@ def arithmetic(compute: Compute | Missing, computing: Maybe) -> Arithmetic | Mis
                 at_peak.value / computing.value, "share", origin="estimated",
                 source="the operations at the machine's measured peak, over the time that the step computes",
             )  # fmt: skip
+            if share.value > _NO_PEAK:
+                at_peak = share = Missing(
+                    f"the step computes {share.value:.1f} times as fast as the machine did in the benchmark "
+                    "of its peak: it was slower then"
+                )
     return Arithmetic(compute.flops, achieved, at_peak, share)
 
 

@@ -45,6 +45,16 @@ def test_the_better_of_product_and_convolution_is_the_peak():
     assert best.rate.value == 60e9
 
 
+def test_a_peak_that_a_step_exceeds_is_none():
+    """The machine was slower while its peak was measured: nothing is held against that."""
+    found = arithmetic(work({"float32": 2.2}, peak("float32", 100)), COMPUTING)
+    assert isinstance(found, Arithmetic)
+    assert isinstance(found.share, Missing)
+    assert "2.2 times as fast" in found.share.reason
+    assert isinstance(found.at_peak_s, Missing)
+    assert isinstance(found.achieved, Quantity)
+
+
 def test_what_is_missing_says_why():
     """No peak, no time, no count: each leaves the rest."""
     compute = work({"float32": 0.5}, peaks_missing="no time")

@@ -81,7 +81,7 @@ def _rate(analysis: Analysis) -> Iterator[Evidence]:
     yield Evidence("operations of a step (matrix products and convolutions)", done.flops)
     if isinstance(done.achieved, Quantity):
         yield Evidence("operations a second while it computes", done.achieved)
-    for dtype in compute.by_dtype:
+    for dtype in compute.by_dtype if isinstance(done.at_peak_s, Quantity) else ():
         if not isinstance(peak := best_peak(compute, dtype), Missing):
             yield Evidence(f"the machine's own peak in {dtype} ({peak.kind}, {peak.size})", peak.rate)
     if isinstance(done.share, Quantity):
