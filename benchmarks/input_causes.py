@@ -212,6 +212,9 @@ def plain_step(work: Work, dataset: Any, seconds: float, **kwargs: Any) -> float
     """Run `fit` for a time, and give the step."""
     watch = Watch(seconds)
     work.model.fit(dataset, **{**work.kwargs, **kwargs, "callbacks": [watch]})
+    # Its iterator stands in circles. While it is young that ends at once; an old one waits for its tuning
+    # thread, which sleeps for as long as the iterator is old.
+    gc.collect()
     return watch.step_s()
 
 
@@ -245,7 +248,6 @@ def plainly(case: Case, seconds: float) -> None:
         work = case.build()
         batch = tf.nest.map_structure(tf.constant, first_batch(work.dataset))
         step = plain_step(work, work.dataset, seconds)
-        gc.collect()  # with its iterator, what still runs ahead ends
         again = tf.data.Dataset.from_tensors(batch).repeat().prefetch(2)
         without = plain_step(work, again, REPLAY_S, epochs=1, steps_per_epoch=None)
         alone = alone_s(work.dataset, ALONE_S) if isinstance(work.dataset, tf.data.Dataset) else None
