@@ -348,6 +348,8 @@ def _hidden(gain: Gain, noise: Noise, turn_s: float) -> str:
     found = f"tried: {gain.value:.2f}x ({gain.low:.2f} to {gain.high:.2f})"
     if gain.pairs < PAIRS_CLAIMED:
         return f"{found} in {gain.pairs} pairs of turns, too few to claim it: {_NO_TIME}"
+    if gain.low > 1:
+        return f"{found} is too small for an advice"
     text = f"{found} is within the noise of this machine"
     needed = pairs_needed(gain, noise)
     if needed > gain.pairs:

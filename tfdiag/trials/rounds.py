@@ -80,11 +80,14 @@ def decided(gain: Gain, noise: Noise) -> bool:
 
 
 def verdict_of(gain: Gain, noise: Noise, promised: float) -> Literal["confirmed", "refuted", "untried"]:
-    """Say what it is, `untried` where the noise hides it; `promised` is the least that was."""
+    """Say what it is, `untried` where the noise hides it; `promised` is the least that was.
+
+    The noise is in the gain's interval already, so that a gain whose lower end is above 1 is larger than it.
+    """
     least = 1 + noise.share
     if gain.pairs < PAIRS_CLAIMED:
         return "untried"
-    if gain.low > least:
+    if gain.low > 1 and gain.value > max(least, _WORTH):
         return "confirmed"
     if gain.high <= _WORTH or (gain.value <= least and gain.high < promised):
         return "refuted"

@@ -19,3 +19,9 @@ def test_what_the_noise_hides_says_how_long_it_would_take():
     said = _hidden(Gain(1.27, 0.9, 1.8, 4, 0.4), Noise(0.05, 4), 1.0)
     assert "within the noise" in said
     assert "pairs of turns of 1 s instead of 4" in said
+
+
+def test_a_sure_but_small_gain_is_not_called_noise():
+    """What gains a little for sure is no advice, and nobody is told to look longer."""
+    said = _hidden(Gain(1.04, 1.02, 1.06, 6, 0.01), Noise(0.01, 4), 1.0)
+    assert said == "tried: 1.04x (1.02 to 1.06) is too small for an advice"

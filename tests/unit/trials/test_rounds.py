@@ -66,8 +66,11 @@ def gain(value: float, low: float, high: float, pairs: int = 6, spread: float = 
     ("found", "promised", "verdict"),
     [
         (gain(1.50, 1.44, 1.56), 1.3, "confirmed"),
-        (gain(1.07, 1.011, 1.13), 1.3, "confirmed"),
-        (gain(1.07, 1.009, 1.13), 1.3, "untried"),  # its lower end lies within the noise of 1 %
+        (gain(1.43, 1.12, 1.82), 1.3, "confirmed"),
+        (gain(1.07, 1.001, 1.13), 1.3, "confirmed"),
+        (gain(1.07, 0.999, 1.13), 1.3, "untried"),
+        (gain(1.04, 1.02, 1.06), 1.3, "untried"),  # surely a gain, but no advice
+        (gain(1.03, 1.02, 1.04), 1.3, "refuted"),
         (gain(0.99, 0.94, 1.049), 1.3, "refuted"),
         (gain(1.00, 0.90, 1.11), 1.3, "refuted"),  # no gain, and the promise is out of reach
         (gain(1.00, 0.70, 1.42), 1.3, "untried"),  # the promise may still be true
@@ -82,6 +85,15 @@ def test_verdicts(found: Gain, promised: float, verdict: str):
 def test_a_noisy_machine_confirms_less():
     """The same gain on a machine whose jobs differ by a tenth from themselves."""
     assert verdict_of(gain(1.09, 1.05, 1.13), Noise(0.1, 4), 1.05) == "untried"
+
+
+def test_the_noise_is_held_against_a_gain_once():
+    """A job that differs from itself by a tenth: the interval holds that, so that no end of it does again."""
+    noise = Noise(0.1, 4)
+    clear, hidden = (gain_of(*turns(value, 0.0), noise) for value in (1.2, 1.08))
+    assert 1 < clear.low < 1.1
+    assert verdict_of(clear, noise, 1.2) == "confirmed"
+    assert verdict_of(hidden, noise, 1.05) == "untried"
 
 
 def test_turns_go_on_until_the_interval_is_narrow():
