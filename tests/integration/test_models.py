@@ -11,6 +11,7 @@ import tensorflow as tf
 from tests.integration import jobs
 from tests.integration.expectations import diagnose, is_sound
 from tests.traces_left import leaves_no_trace
+from tfdiag.model.quantity import Quantity
 
 
 def two_inputs_two_outputs() -> Any:
@@ -193,6 +194,34 @@ def test_custom_step() -> None:
     is_sound(report, batch_size=jobs.BATCH)
     assert report.measurements.job.loop == "custom"
     assert report.verdict.code == "input-bound"
+
+
+def test_custom_step_without_tf_function() -> None:
+    """A step that Python dispatches op by op is called so, with the number of its ops; a graph is not."""
+    model = keras.Sequential([keras.Input((jobs.FEATURES,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.SGD(0.01)
+    optimizer.build(model.trainable_variables)
+
+    def train_step(batch: Any) -> tf.Tensor:
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x, training=True) - y))
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    found = {}
+    for name, step in (("eager", train_step), ("graph", tf.function(train_step))):
+        dataset = jobs.batches(None)
+        with leaves_no_trace(model, dataset=dataset):
+            report = diagnose(model, dataset, train_step=step, steps=60)
+        found[name] = {finding.check: finding for finding in report.findings}
+        if name == "eager":
+            assert report.verdict.code == "launch-bound", str(report)
+    assert "eager-step" not in found["graph"]
+    evidence = found["eager"]["eager-step"].evidence[0]
+    assert isinstance(evidence.quantity, Quantity)
+    assert 20 < evidence.quantity.value < 200
 
 
 def test_mixed_precision_and_clipping() -> None:

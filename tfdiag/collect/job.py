@@ -42,6 +42,7 @@ def describe(
         steps_per_epoch=steps_per_epoch or _epoch_steps(source, fit_kwargs),
         epochs=epochs,
         run_eagerly=bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly(),
+        eager_everywhere=tensorflow.functions_run_eagerly(),
         jit_compile=getattr(model, "jit_compile", None) in (True, "True"),
         dtype_policy=str(getattr(getattr(model, "dtype_policy", None), "name", "")),
         strategy="" if keras.has_default_strategy(model) else type(strategy).__name__,
@@ -171,6 +172,7 @@ def job_of(request: Request) -> Job:
             input=request.source.kind,
             steps_per_epoch=Missing("a loop of the caller's own has no epochs"),
             run_eagerly=tensorflow.functions_run_eagerly(),
+            eager_everywhere=tensorflow.functions_run_eagerly(),
         )
     else:
         job = describe(

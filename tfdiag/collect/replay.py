@@ -7,7 +7,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -405,10 +405,15 @@ def _traced(
             if clock() >= until and len(times) >= 3:
                 break
     finally:
-        busy_s = tracer.stop()
-    if isinstance(busy_s, Missing):
-        return busy_s
-    return Traced(busy_s, tuple(times)) if times else Missing("no call was traced")
+        worked = tracer.stop()
+    if isinstance(worked, Missing):
+        return worked
+    if not times:
+        return Missing("no call was traced")
+    traced = Traced(worked.graph_s, tuple(times), worked.eager_ops)
+    if traced.eager:
+        return replace(traced, busy_s=worked.eager_s)
+    return traced if worked.graph_s else Missing("the trace holds no ops of a graph")
 
 
 def _wait_for(logs: Any) -> None:

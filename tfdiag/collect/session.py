@@ -95,7 +95,7 @@ class Session:
             raise Abandoned
         failures = (
             tensorflow.tensorflow().errors.OpError, ValueError, TypeError, RuntimeError,
-            AttributeError, NotImplementedError, LookupError, OSError, StopIteration,
+            AttributeError, NotImplementedError, LookupError, OSError, MemoryError, StopIteration,
         )  # fmt: skip
         try:
             return worker.run(

@@ -8,7 +8,7 @@ from typing import Any
 from tfdiag.compat.keras import flavour, keras
 from tfdiag.errors import ModelError
 
-__all__ = ["clone"]
+__all__ = ["clone", "own_objects"]
 
 
 def clone(model: Any, *, jit_compile: bool | None = None) -> Any:
@@ -24,7 +24,7 @@ def clone(model: Any, *, jit_compile: bool | None = None) -> Any:
         raise ModelError("the model does not tell how it was compiled")
     if jit_compile is not None:
         config["jit_compile"] = jit_compile
-    with root.utils.custom_object_scope(_own_objects(model)):
+    with root.utils.custom_object_scope(own_objects(model)):
         copy = root.models.clone_model(model)
         if type(copy) is not type(model):
             raise ModelError(f"Keras copies a {type(model).__name__} as a {type(copy).__name__}")
@@ -35,7 +35,7 @@ def clone(model: Any, *, jit_compile: bool | None = None) -> Any:
     return copy
 
 
-def _own_objects(model: Any) -> dict[str, Any]:
+def own_objects(model: Any) -> dict[str, Any]:
     """Name the caller's own classes and functions, which Keras can't find by itself."""
     found: dict[str, Any] = {type(model).__name__: type(model)}
     layers = getattr(model, "_flatten_layers", None)

@@ -10,11 +10,12 @@ Private names and where they were seen, with what happens when they are gone:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
+from tfdiag.compat.clones import own_objects
 from tfdiag.compat.keras import epoch_length, flavour, keras
 from tfdiag.compat.tensorflow import tensorflow
 
@@ -60,32 +61,58 @@ def steps_per_execution_setting(model: Any, steps: int) -> dict[str, Any]:
     return {"steps_per_execution": steps}
 
 
-def without_metrics_setting(model: Any, target: str) -> dict[str, Any] | None:
-    """Give the attribute that holds the compiled metrics, without one of them or (empty) without any."""
+def without_metrics_setting(model: Any, targets: Collection[str]) -> dict[str, Any] | str:
+    """Give the attribute that holds the compiled metrics, without some of them, or why it can't be made.
+
+    An empty name stands for all of them.
+    """
     compiled = vars(model).get("_compile_metrics")
     if compiled is None:
-        return None
-    if not target:
+        return "this Keras does not tell how it keeps its metrics"
+    if "" in targets:
         return {"_compile_metrics": None}
-    kept = [getattr(compiled, name, None) for name in ("_user_metrics", "_user_weighted_metrics")]
-    if not all(part is None or isinstance(part, (list, tuple)) for part in kept):
-        return None
-    less = [[m for m in part or () if _metric_name(m) != target] for part in kept]
-    if sum(map(len, less)) == sum(len(part or ()) for part in kept):
-        return None
-    again = [[_fresh_metric(metric) for metric in part] or None for part in less]
-    if again == [None, None]:
+    outputs = len(getattr(model, "outputs", None) or ())
+    dropped: list[str] = []
+    try:
+        parts = [
+            _less(getattr(compiled, name, None), targets, dropped, by_output=outputs > 1)
+            for name in ("_user_metrics", "_user_weighted_metrics")
+        ]
+    except Exception as error:  # noqa: BLE001  # metrics are the caller's own classes
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"a metric that stays can't be made anew: {first}"
+    if set(dropped) != set(targets):
+        return f"there is no metric {min(set(targets) - set(dropped))} among those of compile"
+    if parts == [None, None]:
         return {"_compile_metrics": None}
-    made = type(compiled)(*again, output_names=getattr(compiled, "output_names", None))
+    made = type(compiled)(*parts, output_names=getattr(compiled, "output_names", None))
     return {"_compile_metrics": made}
+
+
+def _less(part: Any, targets: Collection[str], dropped: list[str], *, by_output: bool) -> Any:
+    """Give fresh metrics in the same order and nesting, without some; None where nothing is left.
+
+    `by_output`: a list has a place for each output, so that what is dropped leaves its place empty.
+    """
+    if isinstance(part, Mapping):
+        less = {name: _less(each, targets, dropped, by_output=False) for name, each in part.items()}
+        return {name: each for name, each in less.items() if each is not None} or None
+    if isinstance(part, (list, tuple)):
+        row = [_less(each, targets, dropped, by_output=False) for each in part]
+        if not by_output:
+            row = [each for each in row if each is not None]
+        return row if any(each is not None for each in row) else None
+    if part is None:
+        return None
+    name = _metric_name(part)
+    if name in targets:
+        dropped.append(name)
+        return None
+    return type(part).from_config(part.get_config()) if hasattr(part, "get_config") else part
 
 
 def _metric_name(metric: Any) -> str:
     return metric if isinstance(metric, str) else str(getattr(metric, "name", None) or metric.__name__)
-
-
-def _fresh_metric(metric: Any) -> Any:
-    return type(metric).from_config(metric.get_config()) if hasattr(metric, "get_config") else metric
 
 
 def weight_bytes(model: Any) -> int:
@@ -98,21 +125,28 @@ def clone(model: Any, *, policy: str, optimizer: str) -> Any:
     module = importlib.import_module(flavour(model) or "keras")
 
     def again(layer: Any) -> Any:
+        if policy and getattr(layer, "layers", None):  # a model in the model, whose layers have theirs
+            return module.models.clone_model(layer, clone_function=again)
         config = layer.get_config()
         if policy and "dtype" in config:
             config["dtype"] = policy
         return type(layer).from_config(config)
 
     try:
-        made = module.models.clone_model(model, clone_function=again)
-        config = model.get_compile_config()
-        if optimizer:
-            rate = float(np.asarray(model.optimizer.learning_rate))
-            found = module.optimizers.get({"class_name": optimizer, "config": {"learning_rate": rate}})
-            config = {**config, "optimizer": module.optimizers.serialize(found)}
-        made.compile_from_config(config)
+        with module.utils.custom_object_scope(own_objects(model)):
+            made = module.models.clone_model(model, clone_function=again)
+            if type(made) is not type(model):
+                return f"Keras copies a {type(model).__name__} as a {type(made).__name__}"
+            config = model.get_compile_config()
+            if optimizer:
+                rate = float(np.asarray(model.optimizer.learning_rate))
+                found = module.optimizers.get({"class_name": optimizer, "config": {"learning_rate": rate}})
+                config = {**config, "optimizer": module.optimizers.serialize(found)}
+            made.compile_from_config(config)
+        if not getattr(made, "compiled", True):
+            return f"{type(model).__name__}.compile is of its own, and can't be repeated"
         made.set_weights(model.get_weights())
-    except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
+    except Exception as error:  # noqa: BLE001  # layers and losses are the caller's own classes
         first = (str(error).splitlines() or [type(error).__name__])[0]
         return f"the model can't be cloned: {first}"
     return made

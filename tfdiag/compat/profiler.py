@@ -6,6 +6,8 @@ dispatch is estimated.
 - `tensorflow.tsl.profiler.protobuf.xplane_pb2` (2.16 to 2.21), the form of the trace.
 - The name `ExecutorState::Process` (2.16 to 2.21) of the time in which a thread works through the ops of a
   step.
+- The names `EagerExecute` and `KernelAndDeviceFunc::Run` (2.16 to 2.21) of an op that Python has executed by
+  itself: without them an eager step is not known as one.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import importlib
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,17 +25,31 @@ from tfdiag.compat import stderr
 from tfdiag.compat.tensorflow import tensorflow
 from tfdiag.model.quantity import Missing
 
-__all__ = ["STEP_MARK", "Tracer", "step_mark"]
+__all__ = ["STEP_MARK", "Tracer", "Worked", "step_mark"]
 
 T = TypeVar("T")
 
 STEP_MARK = "tfdiag step"
 
 _WORKING = "ExecutorState::Process"
+_EAGER = "EagerExecute"
+_EAGER_WORKING = "KernelAndDeviceFunc::Run"
 _HOST_LEVEL = 2
 """Ops and iterators, without the threads' small change."""
 _ALL_OPS_LEVEL = 3
 """TensorFlow calls an op quick that took less than some microseconds, and leaves it out of lower levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What the host did meanwhile."""
+
+    graph_s: float
+    """Time in which at least one thread worked on ops of graphs."""
+    eager_s: float
+    """Time in which ops ran that Python had executed, graphs as a whole among them."""
+    eager_ops: int
+    """How many those were."""
 
 
 class Tracer:
@@ -58,8 +75,8 @@ class Tracer:
         self.running = True
         return None
 
-    def stop(self) -> float | Missing:
-        """Stop, and give the time in which at least one thread worked on ops."""
+    def stop(self) -> Worked | Missing:
+        """Stop, and give what ops ran."""
         return self.stop_with(_read)
 
     def take(self, limit_bytes: int) -> bytes | Missing:
@@ -98,7 +115,7 @@ def _bytes_of(folder: Path, limit_bytes: int) -> bytes | Missing:
     return files[-1].read_bytes()
 
 
-def _read(folder: Path) -> float | Missing:
+def _read(folder: Path) -> Worked | Missing:
     files = sorted(folder.rglob("*.xplane.pb"))
     if not files:
         return Missing("the profiler wrote no trace")
@@ -107,23 +124,28 @@ def _read(folder: Path) -> float | Missing:
     except ImportError as error:
         return Missing(f"the trace can't be read: {error}")
     space = form.XSpace.FromString(files[-1].read_bytes())
-    working: list[tuple[float, float]] = []
+    spans: dict[str, list[tuple[float, float]]] = {_WORKING: [], _EAGER: [], _EAGER_WORKING: []}
     for plane in space.planes:
-        names = {key: value.name for key, value in plane.event_metadata.items()}
-        working_ids = {key for key, name in names.items() if name == _WORKING}
-        for line in plane.lines if working_ids else ():
+        wanted = {
+            key: spans[value.name] for key, value in plane.event_metadata.items() if value.name in spans
+        }
+        for line in plane.lines if wanted else ():
             begin = line.timestamp_ns * 1e-9
             for event in line.events:
-                if event.metadata_id in working_ids:
+                found = wanted.get(event.metadata_id)
+                if found is not None:
                     at = begin + event.offset_ps * 1e-12
-                    working.append((at, at + event.duration_ps * 1e-12))
-    if not working:
+                    found.append((at, at + event.duration_ps * 1e-12))
+    if not spans[_WORKING] and not spans[_EAGER_WORKING]:
         return Missing("the trace holds no ops: this TensorFlow names its events otherwise")
-    return _union(np.array(sorted(working)))
+    return Worked(_union(spans[_WORKING]), _union(spans[_EAGER_WORKING]), len(spans[_EAGER]))
 
 
-def _union(spans: np.ndarray) -> float:
-    """Measure how long at least one of the spans lasted; they come sorted by their begin."""
+def _union(found: list[tuple[float, float]]) -> float:
+    """Measure how long at least one of the spans lasted."""
+    if not found:
+        return 0.0
+    spans = np.array(sorted(found))
     reach = np.maximum.accumulate(spans[:, 1])
     begins = np.maximum(spans[:, 0], np.concatenate(([-np.inf], reach[:-1])))
     return float(np.sum(np.maximum(0.0, spans[:, 1] - begins)))

@@ -107,6 +107,8 @@ class Job:
     epochs: int = 1
     """As the caller's fit was told; 0 where it was not."""
     run_eagerly: bool = False
+    eager_everywhere: bool = False
+    """By `tf.config.run_functions_eagerly(True)`."""
     jit_compile: bool = False
     dtype_policy: str = ""
     strategy: str = ""
@@ -229,6 +231,10 @@ class Live:
     was stamped."""
 
 
+_EAGER_OPS = 8
+"""In a call. Around a graph there are some: the next batch, a value that is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Traced:
     """Some calls under TensorFlow's profiler, which slows them down a little."""
@@ -236,6 +242,13 @@ class Traced:
     busy_s: float
     """Time in which the step's own ops ran, in all of the calls together."""
     call_s: tuple[float, ...]
+    eager_ops: int = 0
+    """Ops that Python had executed one by one, in all of the calls together; a whole graph counts as one."""
+
+    @property
+    def eager(self) -> bool:
+        """Say whether the step is one of many such ops, and not of a few around a graph."""
+        return self.eager_ops >= _EAGER_OPS * max(1, len(self.call_s))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,15 @@ from tfdiag.model.quantity import Maybe, Missing
 from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import speedup
 
-__all__ = ["predict", "suggest"]
+__all__ = ["predict", "suggest", "suggest_for_own"]
+
+_SURELY = 0.5
+"""Of the time in which no op runs, a graph takes away at least this part."""
+_SWITCH = "- tf.config.run_functions_eagerly(True)\n+ tf.config.run_functions_eagerly(False)"
+_ALONE = 4.0
+"""An op that Python has executed by itself takes up to this much longer than in a graph."""
+_CALL_S = 3e-4
+"""What calling a graph takes, where it was not measured."""
 
 
 def predict(analysis: Analysis) -> Maybe:
@@ -37,11 +45,7 @@ def predict(analysis: Analysis) -> Maybe:
 
 def suggest(analysis: Analysis, check: str, *, everywhere: bool) -> Suggestion:
     """Suggest to compile without `run_eagerly`."""
-    code = (
-        "- tf.config.run_functions_eagerly(True)"
-        if everywhere
-        else "- model.compile(…, run_eagerly=True)\n+ model.compile(…)"
-    )
+    code = _SWITCH if everywhere else "- model.compile(…, run_eagerly=True)\n+ model.compile(…)"
     return Suggestion(
         id=f"{check}/graph",
         check=check,
@@ -51,4 +55,30 @@ def suggest(analysis: Analysis, check: str, *, everywhere: bool) -> Suggestion:
         risk="Python code in the step (prints, breakpoints, .numpy()) runs only while it is traced.",
         reason="not tried in the job itself: the step alone was replayed as a graph",
         changes=(Change("run_eagerly", value=False),),
+    )
+
+
+def _with_function(analysis: Analysis, saved_s: float) -> Maybe:
+    if isinstance(analysis.step, Missing):
+        return analysis.step
+    mean = analysis.step.mean_s
+    after = mean - saved_s
+    source = "the step without the time in which none of its ops runs"
+    return speedup(analysis, after, after / _ALONE, mean - _SURELY * saved_s, source)
+
+
+def suggest_for_own(analysis: Analysis, check: str, dispatch_s: float) -> Suggestion:
+    """Suggest `tf.function` for a caller's own step, in which no op runs for so long."""
+    job = analysis.measurements.job
+    code = f"+ @tf.function\n  def {job.model}(batch): …"
+    empty = Missing("not replayed") if isinstance(analysis.replay, Missing) else analysis.replay.empty
+    call_s = _CALL_S if isinstance(empty, Missing) else empty.value
+    return Suggestion(
+        id=f"{check}/function",
+        check=check,
+        text="Run the train step as a graph: each op is dispatched from Python now.",
+        code=_SWITCH if job.eager_everywhere else code,
+        predicted=_with_function(analysis, max(0.0, dispatch_s - call_s)),
+        risk="Python code in the step (prints, .numpy(), lists that grow) runs only while it is traced.",
+        reason="the step is the caller's own function, which only the caller can change",
     )

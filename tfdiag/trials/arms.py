@@ -24,7 +24,7 @@ from tfdiag.trials.apply import copied, edited, why_different
 from tfdiag.trials.lane import Arm, CannotTry
 from tfdiag.trials.model_changes import changed_arm
 
-__all__ = ["arm_as_it_is", "arm_with", "require_possible"]
+__all__ = ["arm_with", "require_possible"]
 
 _CACHED_BATCHES = 8
 _BUFFERED = 4
@@ -40,13 +40,8 @@ _NO_CALLBACKS = (
 )
 
 
-def arm_as_it_is(session: Session, analysis: Analysis) -> Arm:
-    """Give the caller's job on a copy of its input."""
-    return _arm(session, analysis, (), None)
-
-
 def arm_with(session: Session, analysis: Analysis, edits: Sequence[Edit], changes: Sequence[Change]) -> Arm:
-    """Give the job with changes in its input, and beside it."""
+    """Give the caller's job on a copy of its input, with changes in that and beside it, if there are any."""
     require_possible(session, changes)
     rows = [int(change.value or 0) for change in changes if change.kind == "batch_size"]
     arm = _arm(session, analysis, edits, rows[-1] if rows else None)

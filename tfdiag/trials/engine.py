@@ -8,6 +8,7 @@ would change nothing.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,17 @@ from typing import Any
 import numpy as np
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.collect.causes import root_cause
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.session import RESERVE_S, Session
+from tfdiag.collect.worker import Abandoned
+from tfdiag.model.changes import Change
 from tfdiag.model.measurements import Live
+from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Step, Suggestion
 from tfdiag.model.trials import Trial, Trials
-from tfdiag.trials.arms import arm_as_it_is, arm_with, require_possible
+from tfdiag.trials.arms import arm_with, require_possible
 from tfdiag.trials.lane import Arm, CannotTry, Lane, LaneFailed
 from tfdiag.trials.rounds import (
     PAIRS_CLAIMED,
@@ -108,7 +113,7 @@ class _Conductor:
         end = self._end
         self.room_s = end - self._clock()
         try:
-            self.original = self._lane(arm_as_it_is(self.session, self.analysis))
+            self.original = self._lane(self._made((), ()))
             self._null(self._clock() + _NULL_SHARE * (end - self._clock()))
         except (CannotTry, LaneFailed) as error:
             self.missing = str(error)
@@ -143,7 +148,7 @@ class _Conductor:
     def _null(self, until: float) -> None:
         """Run the job against itself."""
         assert self.original is not None
-        other = self._lane(arm_as_it_is(self.session, self.analysis))
+        other = self._lane(self._made((), ()))
         before, after = self._by_turns(self.original, other, until, lambda a, _: len(a) >= _NULL_PAIRS)
         self._drop(other)
         if len(before) < PAIRS_CLAIMED:
@@ -164,7 +169,7 @@ class _Conductor:
             require_possible(self.session, one.changes)
             self._require_time(left, turns)
             self.session.say(f"trying {one.id}")
-            lane = self._lane(arm_with(self.session, self.analysis, one.edits, one.changes))
+            lane = self._lane(self._made(one.edits, one.changes))
             assert self.original is not None
             before, after = self._by_turns(
                 self.original,
@@ -184,6 +189,21 @@ class _Conductor:
         gain = gain_of(before, after, noise)
         self.trials.append(self._judged(one, gain, before, after, self._clock() - begin))
         return gain
+
+    def _made(self, edits: Sequence[Edit], changes: Sequence[Change]) -> Arm:
+        """Make a copy of the job; whatever the caller's classes and data do to that ends this trial only."""
+        make = functools.partial(arm_with, self.session, self.analysis, edits, changes)
+        try:
+            made: Arm | Missing = self.session.guarded(self.session.worker, make, "making the copy")
+        except Abandoned:
+            raise CannotTry("making the copy took longer than what was left of the budget") from None
+        except CannotTry:
+            raise
+        except Exception as error:
+            raise CannotTry(f"making the copy failed: {root_cause(error)}") from error
+        if isinstance(made, Missing):
+            raise CannotTry(made.reason)
+        return made
 
     def _require_time(self, left: float, turns: float) -> None:
         if left < turns + _CLOSING_S:

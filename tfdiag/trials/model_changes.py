@@ -23,6 +23,9 @@ _MEMORY_SHARE = 0.25
 
 def changed_arm(arm: Arm, changes: Sequence[Change], device: str) -> Arm:
     """Give the job with these changes; edits of its input were made before."""
+    metrics = [change.target for change in changes if change.kind == "without_metrics"]
+    if metrics:
+        arm.settings |= _without_metrics(arm.model, metrics)
     for change in changes:
         match change.kind:
             case "steps_per_execution":
@@ -34,23 +37,21 @@ def changed_arm(arm: Arm, changes: Sequence[Change], device: str) -> Arm:
                 arm.settings["run_eagerly"] = bool(change.value)
             case "jit_compile":
                 arm.settings["jit_compile"] = bool(change.value)
-            case "without_metrics":
-                arm.settings |= _without_metrics(arm.model, change.target)
             case "copy_ahead":
                 if not device or not tfdata.is_dataset(arm.data["x"]):
                     raise CannotTry("only a tf.data.Dataset can be copied ahead, and to an accelerator")
                 arm.data["x"] = tfdata.copied_ahead(arm.data["x"], device)
             case "policy" | "optimizer":
                 arm.model = _clone(arm.model, change)
-            case "batch_size" | "without_callback":
-                pass  # the one changes the input, and no copy has callbacks
+            case "batch_size" | "without_callback" | "without_metrics":
+                pass  # the one changes the input, no copy has callbacks, and metrics are dropped above
     return arm
 
 
-def _without_metrics(model: Any, target: str) -> dict[str, Any]:
-    settings = keras_copies.without_metrics_setting(model, target)
-    if settings is None:
-        raise CannotTry("this Keras does not tell how it keeps its metrics")
+def _without_metrics(model: Any, names: Sequence[str]) -> dict[str, Any]:
+    settings = keras_copies.without_metrics_setting(model, names)
+    if isinstance(settings, str):
+        raise CannotTry(settings)
     return settings
 
 

@@ -3,8 +3,8 @@
 What it measures
     The processor time of the input and of the step together, for one step, against what the cores have in
     that time; and the most that a single thread of the input must do. It fires when the step waits, both
-    together take 85% or more of the cores, no thread alone takes 85% of the step, and no other check knows
-    a cause in the pipeline itself.
+    together take 85% or more of the cores, no thread alone takes 85% of the step unless its stage computes
+    on all cores already, and no other check knows a cause in the pipeline itself.
 Why it matters
     Where all cores are busy, no setting of tf.data helps: whatever runs in parallel takes its time from
     the step, or from other parts of the input.
@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.breakdown import usable_cores
-from tfdiag.analyse.prediction import feed
+from tfdiag.analyse.prediction import Load, feed
 from tfdiag.checks import facts, registry, stages
 from tfdiag.checks.registry import Check, Result, Undecided, severity_of
 from tfdiag.model.measurements import Live
@@ -35,6 +35,8 @@ __all__ = ["CHECK"]
 
 _FULL = 0.85
 """Cores are full, and a thread is, from this part of the step on."""
+_WAITS = 0.3
+"""A stage that waits for more of its time could do so on more threads than there are cores."""
 _LESS_WORK = "uncached-work"
 """Sparing the work is better than spreading it."""
 
@@ -50,7 +52,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
     assert not isinstance(analysis.step, Missing)
     mean = analysis.step.mean_s
     fed = feed(model)
-    if fed.limit.seconds >= _FULL * mean:
+    cores = usable_cores(analysis.measurements)
+    if fed.limit.seconds >= _FULL * mean and not _has_all(fed.limit, cores):
         return
     if isinstance(analysis.replay, Missing):
         raise Undecided(f"the processor time of the step is not known: {analysis.replay.reason}")
@@ -62,7 +65,6 @@ def run(analysis: Analysis) -> Iterator[Result]:
         input_cpu = max(input_cpu, analysis.input_alone.cpu_per_batch_s)
     live = analysis.measurements.live
     step_cpu = analysis.replay.cpu_per_call_s / (live.steps_per_call if isinstance(live, Live) else 1)
-    cores = usable_cores(analysis.measurements)
     there = cores * mean
     if input_cpu + step_cpu < _FULL * there:
         return
@@ -86,16 +88,34 @@ def run(analysis: Analysis) -> Iterator[Result]:
                     "above",
                 ),
                 Evidence("of this, the input", Quantity(input_cpu, "s", source=source)),
-                Evidence(
-                    "the most that one thread of the input must do for a batch",
-                    Quantity(fed.limit.seconds, "s", source=source if model.sampled else "tf.data model"),
-                    Quantity(_FULL * mean, "s", origin="given"),
-                    "below",
-                ),
+                _busiest(fed.limit, _FULL * mean, cores, source if model.sampled else "tf.data model"),
             ),
             where="the input",
         ),
         (data_service.suggest(analysis, CHECK.id, input_cpu),),
+    )
+
+
+def _has_all(load: Load, cores: float) -> bool:
+    """Say whether what takes longest computes on all cores: more threads would share what there is."""
+    return bool(load.stages) and all(
+        stage.asynchronous
+        and stage.parallelism >= cores
+        and (stage.locked or 0.0) < stages.LOCKED
+        and (stage.waiting or 0.0) < _WAITS
+        for stage in load.stages
+    )
+
+
+def _busiest(load: Load, most: float, cores: float, source: str) -> Evidence:
+    if load.seconds >= most:
+        name = f"threads on which {load.what} computes, on {cores:g} cores"
+        return Evidence(name, Quantity(load.stages[0].parallelism, "threads", source=source))
+    return Evidence(
+        "the most that one thread of the input must do for a batch",
+        Quantity(load.seconds, "s", source=source),
+        Quantity(most, "s", origin="given"),
+        "below",
     )
 
 

@@ -55,6 +55,14 @@ def test_silent_when_one_thread_is_the_limit(threads: float, fires: bool):
     assert bool(results(CHECK, **BUSY, pipeline=shared(threads=threads))) is fires
 
 
+def test_a_map_on_all_cores_that_computes_is_no_single_thread():
+    """360 ms on four cores are 90% of the step, and no further thread would make them less."""
+    found = only(CHECK, **BUSY, pipeline=shared(360 * MS))
+    name = "threads on which map(f) computes, on 4 cores"
+    assert value(found, name) == 4
+    assert "data.experimental.service" in found.suggestions[0].code
+
+
 def test_the_step_counts_per_step():
     """The replay's processor time is that of a call, which makes several steps."""
     parts = {"wait": 120 * MS, "compute": 276 * MS, "dispatch": 4 * MS, "replay_cpu": 1.0, "cores": 4}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.synthetic import MS
-from tests.unit.checks.running import evidence, not_run, only, results, value
+from tests.synthetic import MS, Synthetic
+from tests.unit.checks.running import evidence, is_sound, not_run, only, results, value
+from tfdiag.analyse.analysis import Analysis, analyse
 from tfdiag.checks.launch.eager_step import CHECK
+from tfdiag.model.measurements import Replay, Traced
 from tfdiag.model.quantity import Quantity
 
 
@@ -30,10 +33,55 @@ def test_costs_less_in_a_step_that_is_mostly_something_else():
     assert results(CHECK, **parts, wait=95 * MS) == []
 
 
-@pytest.mark.parametrize("job", [{"run_eagerly": False}, {"run_eagerly": True, "loop": "custom"}])
-def test_silent_for_graphs_and_loops_of_the_callers_own(job: dict[str, Any]):
-    """A graph is one already; a caller's own loop has no `compile` to change."""
-    assert results(CHECK, **eager(graph=10 * MS, job=job)) == []
+def test_silent_for_graphs():
+    """A graph is one already."""
+    assert results(CHECK, **eager(graph=10 * MS, job={"run_eagerly": False})) == []
+
+
+def test_the_switch_of_the_whole_process_is_named():
+    """What `compile` did not do, it is not blamed for."""
+    job = {"run_eagerly": True, "eager_everywhere": True}
+    found = only(CHECK, **eager(graph=25 * MS, job=job))
+    assert found.finding.where == "tf.config.run_functions_eagerly(True)"
+    assert found.suggestions[0].code.startswith("- tf.config.run_functions_eagerly(True)\n+ ")
+
+
+def own(ops: int, busy: float = 20 * MS, **job: Any) -> Analysis:
+    """Give a loop of the caller's own, of 100 ms a step, with so many ops in each."""
+    measurements = Synthetic(
+        compute=20 * MS, dispatch=80 * MS, job={"loop": "custom", "model": "train_step", **job}
+    ).measurements()
+    assert isinstance(measurements.replay, Replay)
+    traced = Traced(40 * busy, (100 * MS,) * 40, 40 * ops)
+    replay = replace(measurements.replay, traced=traced, empty_call_s=(2 * MS,) * 20)
+    return analyse(replace(measurements, replay=replay))
+
+
+def test_an_own_step_that_python_dispatches_op_by_op():
+    """What decides is the time in which none of the ops runs."""
+    (found,) = CHECK.run(own(52))
+    is_sound(CHECK, found)
+    assert found.finding.title == "Python dispatches the 52 operations of a step one by one"
+    assert found.finding.cost.value == pytest.approx(0.8)
+    assert found.finding.where == "train_step"
+    (suggestion,) = found.suggestions
+    assert suggestion.code.startswith("+ @tf.function")
+    assert isinstance(suggestion.predicted, Quantity)
+    assert 2 < suggestion.predicted.value < 5.1
+    assert suggestion.predicted.low < 1.8
+
+
+def test_an_own_step_in_a_process_where_all_is_eager():
+    """The switch is what has to go."""
+    (found,) = CHECK.run(own(52, run_eagerly=True, eager_everywhere=True))
+    assert found.finding.where == "tf.config.run_functions_eagerly(True)"
+    assert found.suggestions[0].code.startswith("- tf.config.run_functions_eagerly(True)\n+ ")
+
+
+@pytest.mark.parametrize(("ops", "busy"), [(3, 20 * MS), (52, 96 * MS)])
+def test_silent_for_own_steps_that_are_graphs_or_compute(ops: int, busy: float):
+    """A few ops around a graph are no eager step; ops that run nearly all the time leave nothing to gain."""
+    assert list(CHECK.run(own(ops, busy))) == []
 
 
 def test_shows_its_numbers():
