@@ -26,7 +26,7 @@ _SHORTEST_S = 0.5
 _RUNS = 3
 _LOOK_S = 2.0
 _QUIET = 0.08
-_WAITS_S = 600.0
+_WAITS_S = 1200.0
 """In all, or a machine that is never quiet would be waited for without end."""
 _STAT = Path("/proc/stat")
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -94,6 +94,8 @@ class OwnMachine:
             if others <= MOST or after.at_s - before.at_s < _SHORTEST_S or self.left_s <= 0:
                 break
             self.void.append(f"{item.nodeid}: others had {others:.0%} of the cores")
+            if (terminal := item.config.pluginmanager.getplugin("terminalreporter")) is not None:
+                terminal.write_line(f"void, waiting for the machine: {self.void[-1]}")
             # What its module prepared was measured then as well.
             item.session._setupstate.teardown_exact(item.session)
             item._initrequest()

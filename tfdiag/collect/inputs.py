@@ -16,7 +16,7 @@ from tfdiag.compat import keras, tfdata
 from tfdiag.compat.tfgraph import generator_is_one_shot
 from tfdiag.errors import DatasetError, UsageError
 
-__all__ = ["Input", "check_data", "resolve_input"]
+__all__ = ["Input", "can_be_read_once", "check_data", "resolve_input"]
 
 _DATA_NAMES = ("x", "y", "sample_weight", "batch_size")
 
@@ -135,7 +135,7 @@ def _classified(x: Any, data: dict[str, Any], *, custom: bool) -> Input:
         if length == 0:
             raise DatasetError(f"the {type(x).__name__} is empty: its length is 0")
         return Input("PyDataset", data)
-    if isinstance(x, types.GeneratorType) or hasattr(x, "__next__"):
+    if can_be_read_once(x):
         return Input("generator", data, one_shot=True)
     if isinstance(x, types.FunctionType) or (custom and callable(x)):
         return Input("generator function", data, _factory=x)
@@ -148,6 +148,11 @@ def _classified(x: Any, data: dict[str, Any], *, custom: bool) -> Input:
         f"can't train on {type(x).__module__}.{type(x).__qualname__}: pass a tf.data.Dataset, arrays, "
         "a PyDataset, a generator, or a function that returns a fresh generator"
     )
+
+
+def can_be_read_once(x: Any) -> bool:
+    """Say whether what is taken from it is gone."""
+    return isinstance(x, types.GeneratorType) or hasattr(x, "__next__")
 
 
 def _is_array(value: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdiag.collect.inputs import Input
+from tfdiag.collect.inputs import Input, can_be_read_once
 from tfdiag.collect.session import Request
 from tfdiag.compat import keras, tensorflow, tfdata
 from tfdiag.model.measurements import BatchTensor, Job
@@ -47,15 +47,22 @@ def describe(
         dtype_policy=str(getattr(getattr(model, "dtype_policy", None), "name", "")),
         strategy="" if keras.has_default_strategy(model) else type(strategy).__name__,
         replicas=int(getattr(strategy, "num_replicas_in_sync", 1) or 1),
-        validation_freq=_frequency(fit_kwargs.get("validation_freq", 1)),
+        validation_freq=_frequency(fit_kwargs.get("validation_freq", 1), epochs),
         callbacks=callbacks,
         one_shot=source.one_shot if source is not None else False,
     )
 
 
-def _frequency(value: Any) -> int:
-    # A list names single epochs; how often that is depends on the caller's number of epochs.
-    return value if isinstance(value, int) and value > 0 else 1
+_NEVER = 1_000_000
+_READ_ONCE = "the validation data can be read only once, so it was left to the caller and not validated on"
+
+
+def _frequency(value: Any, epochs: int) -> int:
+    """Give the epochs between two validations; a list names single epochs, which makes it their mean."""
+    if isinstance(value, int) or epochs <= 1:
+        return max(1, value) if isinstance(value, int) else 1
+    named = [each for each in value if 1 <= each <= epochs]
+    return max(1, round(epochs / len(named))) if named else _NEVER
 
 
 def _parameters(model: Any) -> Maybe:
@@ -191,7 +198,9 @@ def _validation_pass(request: Request) -> Maybe:
     """Give the steps of one pass over the validation data, also where it repeats for ever."""
     data = request.fit_kwargs.get("validation_data")
     if data is None:
-        return Missing("there is no validation")
+        return _split_steps(request)
+    if can_be_read_once(data):
+        return Missing(_READ_ONCE)
     if tfdata.is_dataset(data):
         count = tfdata.one_pass(data)
         if count is None:
@@ -204,7 +213,9 @@ def _validation_steps(request: Request) -> Maybe:
     kwargs = request.fit_kwargs
     data = kwargs.get("validation_data")
     if data is None:
-        return Missing("there is no validation")
+        return _split_steps(request)
+    if can_be_read_once(data):
+        return Missing(_READ_ONCE)
     if kwargs.get("validation_steps"):
         return Quantity(float(kwargs["validation_steps"]), "steps", origin="given")
     if tfdata.is_dataset(data):
@@ -213,6 +224,18 @@ def _validation_steps(request: Request) -> Maybe:
             return Quantity(float(count), "steps", source="cardinality of the validation data")
         return Missing("the validation data does not know its length")
     return _validation_length(request, data)
+
+
+def _split_steps(request: Request) -> Maybe:
+    """Give the steps of a validation on a part of the training arrays."""
+    part = float(request.fit_kwargs.get("validation_split") or 0.0)
+    if not part:
+        return Missing("there is no validation")
+    kwargs = {name: value for name, value in request.fit_kwargs.items() if name != "steps_per_epoch"}
+    whole = keras.epoch_length({**kwargs, **request.source.data, "validation_split": 0.0})
+    if whole is None:
+        return Missing("the validation data does not know its length")
+    return Quantity(float(max(1, round(part * whole))), "steps", source="validation_split of the arrays")
 
 
 def _validation_length(request: Request, data: Any) -> Maybe:
@@ -228,6 +251,8 @@ def _validation_length(request: Request, data: Any) -> Maybe:
 def notes_of(request: Request) -> list[str]:
     """Say what a reader must know about how the job is run."""
     notes: list[str] = []
+    if can_be_read_once(request.fit_kwargs.get("validation_data")):
+        notes.append(f"{_READ_ONCE}; pass a dataset, or a function that returns a fresh generator")
     if request.source.exhausts:
         notes.append(
             "the dataset reads from a generator object that was made once: the batches that the "

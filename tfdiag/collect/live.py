@@ -10,6 +10,7 @@ import numpy as np
 
 from tfdiag import stats
 from tfdiag.collect.causes import root_cause
+from tfdiag.collect.inputs import can_be_read_once
 from tfdiag.collect.loop import run_own_loop
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.session import RESERVE_S, Session
@@ -143,9 +144,9 @@ class LiveRun:
         kwargs["callbacks"] = callbacks
         kwargs["verbose"] = 0
         kwargs["epochs"] = self._epochs(kwargs)
-        if not validate:
-            kwargs.pop("validation_data", None)
-            kwargs.pop("validation_split", None)
+        if not validate or can_be_read_once(kwargs.get("validation_data")):
+            for name in ("validation_data", "validation_split", "validation_steps", "validation_batch_size"):
+                kwargs.pop(name, None)
         if "validation_data" in kwargs:
             kwargs["validation_data"] = request.source.copied(kwargs["validation_data"])
             kwargs["validation_freq"] = 1

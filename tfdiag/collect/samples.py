@@ -202,7 +202,7 @@ def _add_batched(found: Samples, serial: DatasetGraph, node: Node, batch: Node, 
     """Sample a function on whole batches, where it takes them and gives the same."""
     size = batch.size or 1
     try:
-        swapped, ordered = serial.swap(batch.id), _in_order(serial)
+        swapped, ordered = serial.swap(batch.id), serial.in_order()
         expected = run.first(ordered.cut(batch.id))
         found_instead = run.first(ordered.swap(batch.id).cut(node.id))
         exact = same_values(expected, found_instead)
@@ -213,14 +213,6 @@ def _add_batched(found: Samples, serial: DatasetGraph, node: Node, batch: Node, 
         return  # the function does not take batches, which is an answer
     if sample is not None:
         found.samples.append(replace(sample, exact=exact))
-
-
-def _in_order(graph: DatasetGraph) -> DatasetGraph:
-    """Shuffle nothing, so that what two passes give can be compared."""
-    for node in graph.nodes:
-        if "Shuffle" in node.op:
-            graph = graph.set_size(node.id, 1)
-    return graph
 
 
 def _fits(samples: Sequence[Sample], node: Node, cores: int) -> bool:

@@ -12,6 +12,7 @@ Private names and where they were seen, with what happens when they are gone:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ __all__ = [
     "is_iterator",
     "one_pass",
     "prefetch_injected",
+    "rows_of",
     "same_content",
     "same_multiset",
     "same_structure",
@@ -45,6 +47,8 @@ __all__ = [
 
 GAPS_KEPT = 100
 """The runtime remembers this many gaps between calls, and forgets those over ten seconds."""
+_PAIRED_MOST = 256
+"""Elements that are held against each other one by one; of more the sorted values are."""
 _PART = 1 << 16
 """Values that are compared at once."""
 
@@ -105,8 +109,43 @@ def _equal_part(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
     return bool(np.array_equal(a, b))
 
 
+def rows_of(element: Any) -> list[Any]:
+    """Give the rows of a batch; what is no batch is one row."""
+    tf = tensorflow()
+    parts = tf.nest.flatten(element)
+    if not all(isinstance(part, tf.Tensor) and len(part.shape) for part in parts):
+        return [element]
+    arrays = [part.numpy() for part in parts]
+    if len({len(array) for array in arrays}) != 1:
+        return [element]
+    return [[array[row] for array in arrays] for row in range(len(arrays[0]))]
+
+
+def _exactly(element: Any) -> tuple[Any, ...]:
+    """Give something that is equal for elements that are the same to the last bit."""
+    arrays = [np.asarray(part) for part in tensorflow().nest.flatten(element, expand_composites=True)]
+    return tuple(
+        (str(array.dtype), array.shape, str(array.tolist()) if array.dtype.kind == "O" else array.tobytes())
+        for array in arrays
+    )
+
+
+def _stacked(elements: list[Any]) -> list[Any]:
+    parts = [tensorflow().nest.flatten(each, expand_composites=True) for each in elements]
+    return [
+        np.concatenate([np.asarray(part).reshape(-1) for part in column])
+        for column in zip(*parts, strict=True)
+    ]
+
+
 def same_multiset(one: list[Any], other: list[Any]) -> bool:
     """Say whether two lists hold the same elements in any order."""
+    if len(one) != len(other):
+        return False
+    if Counter(map(_exactly, one)) == Counter(map(_exactly, other)):
+        return True
+    if len(one) > _PAIRED_MOST:
+        return same_content(_stacked(one), _stacked(other))  # to rounding, part by part
     rest = list(other)
     for element in one:
         for index, candidate in enumerate(rest):

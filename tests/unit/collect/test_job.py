@@ -79,10 +79,14 @@ def test_steps_of_an_epoch(make: Any, fit_kwargs: dict[str, Any], expected: floa
         assert steps.origin == ("given" if fit_kwargs else "measured")
 
 
-@pytest.mark.parametrize(("given", "expected"), [(3, 3), (1, 1), ([2, 4], 1), (0, 1)])
-def test_how_often_validation_runs(given: Any, expected: int) -> None:
-    """A number is taken; a list of epochs says nothing about how often."""
-    assert describe(jobs.tiny_model(), None, {"validation_freq": given}).validation_freq == expected
+@pytest.mark.parametrize(
+    ("given", "epochs", "expected"),
+    [(3, 1, 3), (1, 1, 1), ([2, 4], 0, 1), (0, 1, 1), ([10, 20], 20, 10), ([30], 20, 1_000_000)],
+)
+def test_how_often_validation_runs(given: Any, epochs: int, expected: int) -> None:
+    """A number is taken; a list of epochs says it with the number of epochs, and nothing without."""
+    job = describe(jobs.tiny_model(), None, {"validation_freq": given}, epochs=epochs)
+    assert job.validation_freq == expected
 
 
 ROWS = np.zeros((6, 2), "float32")

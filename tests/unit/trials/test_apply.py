@@ -82,6 +82,37 @@ def test_random_elements_are_compared_by_structure() -> None:
     assert changed.dataset is not None
 
 
+@pytest.mark.parametrize(
+    ("edit", "sameness"),
+    [
+        (lambda data: Edit("parallel", node(data, "map")), "same sequence"),
+        (lambda data: Edit("prefetch"), "same sequence"),
+        (lambda data: Edit("cache_after", node(data, "map")), "same elements"),
+        (lambda data: Edit("interleave", node(data, "flat_map"), value=4), "same elements"),
+    ],
+)
+def test_elements_that_are_shuffled_are_compared(edit: Any, sameness: str) -> None:
+    """A shuffle draws anew each time, but what it draws from can be held against each other."""
+    dataset = (
+        tf.data.Dataset.range(4)
+        .flat_map(lambda k: tf.data.Dataset.range(k * 10, k * 10 + 5))
+        .shuffle(20)
+        .map(lambda v: v * 2)
+        .batch(4)
+    )
+    changed = apply(dataset, [edit(dataset)])
+    assert (changed.sameness, changed.why_not) == (sameness, "")
+    assert sorted(np.concatenate(values(changed.dataset))) == sorted(np.concatenate(values(dataset)))
+
+
+def test_other_elements_behind_a_shuffle_are_found_out() -> None:
+    """A function that means something else for a batch, with a shuffle before it."""
+    dataset = tf.data.Dataset.range(40).shuffle(40).map(lambda v: tf.stack([v, -v])).batch(4)
+    changed = apply(dataset, [Edit("swap", node(dataset, "batch"))])
+    assert changed.dataset is None
+    assert changed.why_not
+
+
 def test_what_has_no_graph_says_so() -> None:
     """Lists, and edits that nobody can make, are refused in words."""
     assert "no tf.data.Dataset" in apply([1, 2], [Edit("prefetch")]).why_not

@@ -122,6 +122,14 @@ class DatasetGraph:
         """Give a stage another batch size, buffer size or count."""
         return self._with(edit.set_size(self._wires, self._name(node), size))
 
+    def in_order(self) -> DatasetGraph:
+        """Let no stage shuffle, so that what two passes give can be compared."""
+        graph = self
+        for node in self.nodes:
+            if "Shuffle" in node.op:
+                graph = graph.set_size(node.id, 1)
+        return graph
+
     def tune(self, node: int) -> DatasetGraph:
         """Let the runtime choose how many calls a stage makes at a time."""
         return self._with(edit.tune(self._wires, self._name(node)))
