@@ -18,6 +18,7 @@ from tfdiag.collect.opening import opened
 from tfdiag.collect.session import Request
 from tfdiag.compat import keras, tensorflow
 from tfdiag.errors import DatasetError, ModelError, UsageError
+from tfdiag.model.report import Suggestion
 from tfdiag.model.trials import Trials
 from tfdiag.monitor.callback import DiagnosticsCallback
 from tfdiag.render.report import Report
@@ -64,11 +65,14 @@ def diagnose(
         analysis = analyse(measurements)
         data = build(analysis, run_checks(analysis, ignored), ignored=ignored)
         trials = Trials(missing="not tried: verify=False")
+        added: tuple[Suggestion, ...] = ()
         if verify:
-            trials = try_suggestions(session, analysis, data.suggestions, DiagnosticsCallback.recording)
+            trials, added = try_suggestions(
+                session, analysis, data.suggestions, DiagnosticsCallback.recording
+            )
     deadline = session.deadline
     overhead = replace(measurements.overhead, total_s=deadline.spent(), phases_s=dict(deadline.phases_s))
-    return Report.from_data(with_trials(data, trials, overhead))
+    return Report.from_data(with_trials(data, trials, overhead, added))
 
 
 def _one_of(dataset: Any, x: Any) -> Any:

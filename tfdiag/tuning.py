@@ -64,14 +64,23 @@ def tune(
     enough: set[Sameness] = {"same sequence", *(_ALLOWED[name] for name in allowed)}  # type: ignore[arg-type]  # literals
     report = diagnose(model, dataset, budget=budget, **options)
     left: list[tuple[str, str]] = []
-    confirmed = [one for one in report.suggestions if one.status == "confirmed" and one.edits]
+    applied: Suggestion | None = None
+    tuned = dataset
+    confirmed = [one for one in report.suggestions if one.status == "confirmed"]
     for one in sorted(confirmed, key=lambda each: -_gain(each)):
-        changed = apply(dataset, one.edits)
-        why = _why_not(changed, enough)
-        if not why:
-            return Tuned(changed.dataset, report, (one,), tuple(left))
-        left.append((one.id, why))
-    return Tuned(dataset, report, (), tuple(left))
+        if not one.edits:
+            left.append((one.id, f"it is a change of the model, which is yours to make:\n{one.code}"))
+        elif applied is not None:
+            if not set(one.edits) <= set(applied.edits):
+                left.append((one.id, f"what it adds to {applied.id} was not measured"))
+        else:
+            changed = apply(dataset, one.edits)
+            why = _why_not(changed, enough)
+            if why:
+                left.append((one.id, why))
+            else:
+                applied, tuned = one, changed.dataset
+    return Tuned(tuned, report, () if applied is None else (applied,), tuple(left))
 
 
 def _gain(one: Suggestion) -> float:

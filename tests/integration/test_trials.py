@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,6 +18,7 @@ from tests.pace import enough
 from tests.traces_left import leaves_no_trace
 from tfdiag import diagnosis
 from tfdiag.analyse.analysis import Analysis, analyse
+from tfdiag.analyse.pipeline import PipelineModel
 from tfdiag.collect.collect import collect
 from tfdiag.collect.opening import opened
 from tfdiag.model.changes import Change
@@ -64,7 +66,7 @@ def tried(
         leaves_no_trace(model, dataset=dataset),
         opened(replace(request_of(model, dataset, enough(TRIALS_S)), **options)) as session,
     ):
-        found = try_suggestions(session, analysis, suggestions, DiagnosticsCallback.recording)
+        found, _ = try_suggestions(session, analysis, suggestions, DiagnosticsCallback.recording)
     assert found.missing == ""
     assert isinstance(found.noise, Quantity)
     return {trial.suggestion: trial for trial in found.trials}
@@ -120,6 +122,50 @@ def test_what_gives_nothing_is_refuted_and_what_fails_is_said(job: tuple[Any, An
     assert "c/advice" not in found
 
 
+def test_what_helps_alone_is_tried_together(job: tuple[Any, Any, Analysis]):
+    """A parallel map and a larger batch each help alone; what one adds to the other is measured."""
+    model, dataset, analysis = job
+    assert isinstance(analysis.pipeline, PipelineModel)
+    (stage,) = (stage.id for stage in analysis.pipeline.stages if stage.label.startswith("map"))
+    singles = [
+        suggestion("a/parallel", Edit("parallel", stage)),
+        suggestion("b/rows", changes=(Change("batch_size", 2 * jobs.BATCH),)),
+    ]
+    with opened(request_of(model, dataset, enough(2 * TRIALS_S))) as session:
+        found, added = try_suggestions(session, analysis, singles, DiagnosticsCallback.recording)
+    trials = {trial.suggestion: trial for trial in found.trials}
+    assert {trials[one.id].status for one in singles} == {"confirmed"}, trials
+    (both,) = added
+    assert both.edits == singles[0].edits
+    assert both.changes == singles[1].changes
+    assert trials[both.id].status == "confirmed", trials[both.id]
+    on_top = trials[both.id].on_top
+    assert isinstance(on_top, Quantity)
+    assert 1.3 < on_top.value < 2.8
+
+
+def test_a_metric_that_can_not_be_copied_is_said(job: tuple[Any, Any, Analysis]):
+    """Whatever the caller's own classes raise while a copy is made ends that trial, and nothing else."""
+    _, dataset, analysis = job
+
+    class Odd(keras.metrics.MeanAbsoluteError):
+        """A metric that does not tell how it is made."""
+
+        def get_config(self) -> Any:
+            """Refuse."""
+            raise ZeroDivisionError("no config")
+
+    model = jobs.tiny_model(metrics=["mse", Odd(name="odd")])
+    found = tried(
+        model,
+        dataset,
+        analysis,
+        suggestion("a/metrics", changes=(Change("without_metrics", target="mse"),)),
+    )
+    assert found["a/metrics"].status == "untried"
+    assert "no config" in found["a/metrics"].reason
+
+
 def test_changes_of_the_model_are_taken_back(job: tuple[Any, Any, Analysis]):
     """Steps in a call, a larger batch, no metrics, a policy: each runs, and nothing of it is left."""
     found = tried(
@@ -162,7 +208,7 @@ def test_ctrl_c_ends_the_trials_and_keeps_what_was_found(
         leaves_no_trace(model, dataset=dataset),
         opened(request_of(model, dataset, enough(TRIALS_S))) as session,
     ):
-        found = try_suggestions(
+        found, _ = try_suggestions(
             session, analysis, [suggestion("a/prefetch", Edit("prefetch"))], DiagnosticsCallback.recording
         )
     assert isinstance(found.noise, Quantity)

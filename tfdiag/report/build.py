@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,8 +47,11 @@ def build(
     )
 
 
-def with_trials(data: ReportData, trials: Trials, overhead: Overhead) -> ReportData:
-    """Give the report with what became of each suggestion when it was tried."""
+def with_trials(
+    data: ReportData, trials: Trials, overhead: Overhead, added: Sequence[Suggestion] = ()
+) -> ReportData:
+    """Give the report with what became of each suggestion when it was tried, and of those that were added."""
+    data = replace(data, suggestions=(*data.suggestions, *added))
     results = {trial.suggestion: trial for trial in trials.trials}
     # The same change is tried once, whoever suggests it.
     twins = {_change(one): results[one.id] for one in data.suggestions if one.id in results}

@@ -96,12 +96,12 @@ def _rewritten(session: Session, analysis: Analysis, x: Any, edits: Sequence[Edi
     try:
         graph = DatasetGraph.of(x, str(session.folder))
         changed = edited(graph, edits)
-        if rows is not None:
-            changed = changed.set_size(_batch(changed, _rows(analysis)), rows)
         if edits:
             why = why_different(graph, changed, edits, session.request.clock, _DIFFERENT_S)
             if why:
                 raise CannotTry(why)
+        if rows is not None:
+            changed = changed.set_size(_batch(changed, _rows(analysis)), rows)
         endless = changed.full_caches(_cached(changed, analysis)).forever()
         if tfdata.prefetch_injected(x) and "Prefetch" not in changed.nodes[-1].op:
             endless = endless.prefetch(_BUFFERED)  # which the runtime adds only where it tunes

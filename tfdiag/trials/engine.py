@@ -2,8 +2,8 @@
 
 First the job runs against itself: what differs there is the noise of this machine, now, and nothing within
 it is claimed. Then the suggestions come, those first that promise most; at last those that are several
-changes at once. Turns are interleaved, only the steady state counts, and a trial ends as soon as more turns
-would change nothing.
+changes at once, and what helped alone, one on top of the other. Turns are interleaved, only the steady
+state counts, and a trial ends as soon as more turns would change nothing.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ _PAIRS_MOST = 14
 _NULL_SHARE = 0.25
 _MOST = 5
 """Suggestions that are tried alone."""
+_STACKED = 3
+"""Of those that helped, together."""
 _WORTH = 1.02
 _CLOSING_S = 1.0
 """What it takes to end a job, which tf.data can hold up."""
@@ -72,24 +74,27 @@ def try_suggestions(
     analysis: Analysis,
     suggestions: Sequence[Suggestion],
     make_callback: Callable[[Recorder], Any],
-) -> Trials:
-    """Try what can be tried; whatever goes wrong with a trial, the diagnosis goes on."""
+) -> tuple[Trials, tuple[Suggestion, ...]]:
+    """Try what can be tried; whatever goes wrong with a trial, the diagnosis goes on.
+
+    Gives what came of it, and suggestions that were added: several of them together.
+    """
     if not any(one.edits or one.changes for one in suggestions):
-        return Trials(missing="nothing of what is suggested can be made in a copy")
+        return Trials(missing="nothing of what is suggested can be made in a copy"), ()
     if isinstance(analysis.step, Missing) or isinstance(analysis.measurements.live, Missing):
-        return Trials(missing="the job as it is was not measured")
+        return Trials(missing="the job as it is was not measured"), ()
     if session.stopped_hard or session.deadline.left() < _LEAST_S:
-        return Trials(missing=f"{_NO_TIME}: a larger budget= lets suggestions be tried")
+        return Trials(missing=f"{_NO_TIME}: a larger budget= lets suggestions be tried"), ()
     session.say("trying suggestions")
     conductor = _Conductor(session, analysis, make_callback)
     with session.phase("trials"):
         try:
-            return conductor.run(suggestions)
+            conductor.run(suggestions)
         except KeyboardInterrupt:
             conductor.notes.append("trials were ended by Ctrl-C; what was found until then is in this report")
-            return conductor.result()
         finally:
             conductor.close()
+    return conductor.result(), tuple(conductor.added)
 
 
 @dataclass(slots=True)
@@ -101,6 +106,8 @@ class _Conductor:
     make_callback: Callable[[Recorder], Any]
     notes: list[str] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
+    added: list[Suggestion] = field(default_factory=list)
+    """Several suggestions together, where each of them helped."""
     noise: Noise | None = None
     missing: str = ""
     room_s: float = math.inf
@@ -108,7 +115,7 @@ class _Conductor:
     original: Lane | None = None
     lanes: list[Lane] = field(default_factory=list)
 
-    def run(self, suggestions: Sequence[Suggestion]) -> Trials:
+    def run(self, suggestions: Sequence[Suggestion]) -> None:
         """Try one after the other."""
         end = self._end
         self.room_s = end - self._clock()
@@ -117,7 +124,7 @@ class _Conductor:
             self._null(self._clock() + _NULL_SHARE * (end - self._clock()))
         except (CannotTry, LaneFailed) as error:
             self.missing = str(error)
-            return self.result()
+            return
         single = _ranked(suggestions)
         together = [one for one in suggestions if one.edits and one.id.endswith("/together")]
         waiting = [*single[:_MOST], *together]
@@ -126,8 +133,8 @@ class _Conductor:
             waiting.remove(one)
         self.trials.extend(_untried(one, _NO_TIME) for one in single[_MOST:])
         for one in together:
-            self._try_together(one)
-        return self.result()
+            self._try_together(one, [part for part in single if set(part.edits) <= set(one.edits)])
+        self._stack(single, together)
 
     def result(self) -> Trials:
         """Give what there is."""
@@ -209,10 +216,38 @@ class _Conductor:
         if left < turns + _CLOSING_S:
             raise CannotTry(_NO_TIME)
 
-    def _try_together(self, one: Suggestion) -> None:
+    def _stack(self, single: Sequence[Suggestion], together: Sequence[Suggestion]) -> None:
+        """Try what helped alone one on top of the other, as long as each adds something."""
+        helped = sorted((one for one in single if self._confirmed(one)), key=lambda one: -self._gain(one))
+        if len(helped) < 2:
+            return
+        stack, best = [helped[0]], helped[0]
+        for one in helped[1:_STACKED]:
+            if any(_clash(one, other) for other in stack):
+                continue
+            joined = _joined([*stack, one])
+            if any(set(joined.edits) == set(other.edits) and not joined.changes for other in together):
+                continue
+            self.added.append(joined)
+            self._try_together(joined, [best])
+            if self._confirmed(joined):
+                stack, best = [*stack, one], joined
+
+    def _confirmed(self, one: Suggestion) -> bool:
+        return self._gain(one) > 0
+
+    def _gain(self, one: Suggestion) -> float:
+        """Give what a suggestion gave, 0 where it is not confirmed."""
+        for trial in self.trials:
+            if trial.suggestion == one.id and trial.status == "confirmed":
+                return trial.measured.value if isinstance(trial.measured, Quantity) else 0.0
+        return 0.0
+
+    def _try_together(self, one: Suggestion, parts: Sequence[Suggestion]) -> None:
         """Try several changes at once; they are worth it only where they give more than the best of them."""
+        ids = {part.id for part in parts}
         best = max(
-            (t for t in self.trials if t.status == "confirmed" and isinstance(t.measured, Quantity)),
+            (t for t in self.trials if t.suggestion in ids and t.status == "confirmed"),
             key=lambda t: t.measured.value if isinstance(t.measured, Quantity) else 0.0,
             default=None,
         )
@@ -226,7 +261,10 @@ class _Conductor:
         assert self.noise is not None
         on_top = Quantity(adds, "x", low, high, source=f"all of them over {best.suggestion} alone")
         status, reason = found.status, found.reason
-        if adds < 1 + self.noise.share:
+        if adds < 1 + self.noise.share and high > 1 + self.noise.share and status == "confirmed":
+            status = "untried"
+            reason = f"tried: what it adds to {best.suggestion} alone ({adds:.2f}x) is within the noise"
+        elif adds < 1 + self.noise.share:
             status, reason = "refuted", f"together they give no more than {best.suggestion} alone"
         self.trials[-1] = Trial(
             found.suggestion,
@@ -343,6 +381,30 @@ class _Conductor:
 def _pairs(a: Lane, b: Lane) -> Iterator[tuple[Lane, Lane]]:
     for number in range(_PAIRS_MOST):
         yield (a, b) if number % 2 == 0 else (b, a)
+
+
+def _clash(one: Suggestion, other: Suggestion) -> bool:
+    """Say whether two suggestions change the same thing, so that both can't be made."""
+    stages = {edit.node for edit in one.edits if edit.node >= 0}
+    kinds = {change.kind for change in one.changes}
+    return (
+        any(edit.node in stages or edit in one.edits for edit in other.edits)
+        or any(change.kind in kinds for change in other.changes)
+    )  # fmt: skip
+
+
+def _joined(parts: Sequence[Suggestion]) -> Suggestion:
+    """Make one suggestion of several."""
+    return Suggestion(
+        id=f"{parts[0].check}/{'-and-'.join(part.id.partition('/')[2] for part in parts)}",
+        check=parts[0].check,
+        text=" Together with: ".join(part.text for part in parts),
+        code="\n".join(part.code for part in parts),
+        predicted=Missing("what several changes give together was measured, not predicted"),
+        risk=" ".join(dict.fromkeys(part.risk for part in parts if part.risk)),
+        edits=tuple(edit for part in parts for edit in part.edits),
+        changes=tuple(change for part in parts for change in part.changes),
+    )
 
 
 def _ranked(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
