@@ -201,6 +201,13 @@ def break_down(measurements: Measurements, steady: Steady, replay: ReplayFacts |
         outliers=steady.outliers,
         first_step=steady.first_call,
         compile_once=steady.compile_once,
+        epoch_restart=(
+            Quantity(
+                boundary.restart_s, "s", source="first batches of epochs over others", count=boundary.followed
+            )
+            if boundary is not None and boundary.followed
+            else Missing("no epoch was followed by another while the job was watched")
+        ),
         first_batch=(
             Quantity(measurements.input_alone.first_batch_s, "s", source="input alone", count=1)
             if isinstance(measurements.input_alone, InputAlone)

@@ -99,6 +99,8 @@ class Step:
     compile_once: Maybe = Missing("not measured")
     """Tracing and compiling, once, before the steady state."""
     first_batch: Maybe = Missing("not measured")
+    epoch_restart: Maybe = Missing("no epoch was followed by another while the job was watched")
+    """What the first batch of an epoch takes longer than others; its share is in the wait for input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,6 +217,9 @@ def _step_note(step: Step) -> str:
     parts.append(f"median {quantity(step.median)}")
     if step.outliers:
         parts.append(f"{_count(step.outliers, 'outlier')} included")
+    restart = step.epoch_restart
+    if isinstance(restart, Quantity) and restart.value > step.mean_s:
+        parts.append(f"the first of each epoch waits {quantity(restart)} longer")
     return ", ".join(parts)
 
 

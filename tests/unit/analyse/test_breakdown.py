@@ -93,6 +93,11 @@ def test_segments_are_the_make_up_of_the_job(job: str):
     close = made.mean_step * 1e-3
     per_step = 1 / made.steps_per_call
     assert found.mean_s == pytest.approx(made.mean_step, abs=close)
+    if made.epochs > 1:
+        assert isinstance(found.epoch_restart, Quantity)
+        assert found.epoch_restart.value == pytest.approx(made.restart, abs=close)
+    else:
+        assert isinstance(found.epoch_restart, Missing)
     wait = made.wait + made.restart / made.calls_per_epoch
     assert seconds(found, "input_wait") == pytest.approx(wait * per_step, abs=close)
     assert seconds(found, "device_compute") == pytest.approx(made.compute * per_step, abs=close)

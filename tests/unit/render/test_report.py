@@ -14,7 +14,8 @@ import pytest
 
 from tests.sample_reports import SAMPLES, empty, full, nasty, tried
 from tfdiag.errors import ReportError, UsageError
-from tfdiag.model.report import ReportData
+from tfdiag.model.quantity import Quantity
+from tfdiag.model.report import ReportData, Step
 from tfdiag.render.report import Report, load
 
 
@@ -26,6 +27,16 @@ def test_save_and_load(name: str, tmp_path: Path) -> None:
     back = load(tmp_path / "report.json")
     assert back == report
     assert str(back) == str(report)
+
+
+def test_what_begins_anew_with_each_epoch_is_beside_the_mean() -> None:
+    """A first batch that is late in every epoch is said where it takes longer than a step."""
+    step = full().step
+    assert isinstance(step, Step)
+    for late, said in ((20 * step.mean_s, True), (0.5 * step.mean_s, False)):
+        changed = dataclasses.replace(step, epoch_restart=Quantity(late, "s"))
+        data = dataclasses.replace(full(), step=changed)
+        assert ("the first of each epoch waits" in " ".join(str(data).split())) is said
 
 
 def test_save_picks_the_form_by_the_name(tmp_path: Path) -> None:
