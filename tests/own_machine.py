@@ -23,9 +23,10 @@ MOST = 0.3
 """Of the cores, on average over a test. Where several share a machine somebody always has some of it."""
 _SHORTEST_S = 0.5
 """Ticks of 10 ms tell nothing of a shorter test, and none of those measures anything."""
-_RUNS = 3
-_LOOK_S = 2.0
-_QUIET = 0.08
+_RUNS = 5
+_REST_S = 5.0
+_LOOK_S = 0.5
+_QUIET = 0.15
 _WAITS_S = 900.0
 """In all, or a machine that is never quiet would be waited for without end."""
 _STAT = Path("/proc/stat")
@@ -63,6 +64,12 @@ class Reading:
         return taken / (self.at_s - before.at_s) / (os.cpu_count() or 1)
 
 
+def _spin(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
 @dataclass
 class OwnMachine:
     """A plugin that runs tests again which did not have the machine."""
@@ -71,6 +78,7 @@ class OwnMachine:
     """Whether a test does; others are left alone."""
     read: Callable[[], Reading] = Reading.now
     sleep: Callable[[float], None] = time.sleep
+    spin: Callable[[float], None] = _spin
     left_s: float = _WAITS_S
     void: list[str] = field(default_factory=list)
 
@@ -103,10 +111,12 @@ class OwnMachine:
         yield from reports
 
     def _wait(self) -> None:
+        """Wait until a core is there when it is wanted: nobody takes one from a machine that idles."""
         while self.left_s > 0:
+            self.sleep(_REST_S)
             before = self.read()
-            self.sleep(_LOOK_S)
-            self.left_s -= _LOOK_S
+            self.spin(_LOOK_S)
+            self.left_s -= _REST_S + _LOOK_S
             if self.read().others_since(before) <= _QUIET:
                 return
 

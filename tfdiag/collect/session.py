@@ -26,8 +26,8 @@ __all__ = ["RESERVE_S", "Request", "Session"]
 
 _GRACE_SHARE = 0.05
 """Of the budget: how long a phase may take to unwind after its end."""
-RESERVE_S = 0.15
-"""What the analysis and the report need after the last phase."""
+RESERVE_S = 0.25
+"""What the analysis and the report need after the last phase, with what is used there for the first time."""
 
 
 @dataclass(slots=True)
