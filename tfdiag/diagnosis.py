@@ -54,13 +54,14 @@ def diagnose(
     false. What can be changed in a copy of the job is tried there, unless `verify` is false. It returns
     within `budget` seconds. Model, optimizer, callbacks and dataset are left as they were.
     """
+    begin = time.perf_counter()  # what is imported to check the arguments is the caller's time as well
     request = _checked(
         model, _one_of(dataset, x), y, batch_size, dict(fit_kwargs or {}), train_step, budget, steps
     )
     request.progress = progress
     request.trace, request.verify = bool(trace), bool(verify)
     ignored = check_ids(ignore)
-    with opened(request) as session:
+    with opened(request, begin) as session:
         measurements = collect(session, DiagnosticsCallback.recording)
         analysis = analyse(measurements)
         data = build(analysis, run_checks(analysis, ignored), ignored=ignored)

@@ -29,9 +29,12 @@ _PATIENCE_S = 0.05
 
 
 @contextlib.contextmanager
-def opened(request: Request) -> Iterator[Session]:
-    """Give a session in which the job may be run; everything of the caller's is as before when it ends."""
-    begin = request.clock()
+def opened(request: Request, begin: float | None = None) -> Iterator[Session]:
+    """Give a session in which the job may be run; everything of the caller's is as before when it ends.
+
+    `begin` is when the budget began, if that was before now.
+    """
+    begin = request.clock() if begin is None else begin
     environment = read_environment(request.model)
     folder = Path(tempfile.mkdtemp(prefix="tfdiag-"))
     session = Session(request, folder, environment, begin)
