@@ -19,7 +19,7 @@ from _pytest.runner import runtestprotocol
 
 __all__ = ["MOST", "OwnMachine", "Reading", "can_be_told"]
 
-MOST = 0.3
+MOST = 0.2
 """Of the cores, on average over a test. Where several share a machine somebody always has some of it."""
 _SHORTEST_S = 0.5
 """Ticks of 10 ms tell nothing of a shorter test, and none of those measures anything."""
@@ -27,8 +27,8 @@ _RUNS = 5
 _REST_S = 5.0
 _LOOK_S = 0.5
 _QUIET = 0.15
-_WAITS_S = 900.0
-"""In all, or a machine that is never quiet would be waited for without end."""
+_EXTRA_S = 1200.0
+"""For void runs and waiting in all, or a machine that is never quiet would be waited for without end."""
 _STAT = Path("/proc/stat")
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
@@ -79,7 +79,7 @@ class OwnMachine:
     read: Callable[[], Reading] = Reading.now
     sleep: Callable[[float], None] = time.sleep
     spin: Callable[[float], None] = _spin
-    left_s: float = _WAITS_S
+    left_s: float = _EXTRA_S
     void: list[str] = field(default_factory=list)
 
     @pytest.hookimpl(tryfirst=True)
@@ -102,6 +102,7 @@ class OwnMachine:
             if others <= MOST or after.at_s - before.at_s < _SHORTEST_S or self.left_s <= 0:
                 break
             self.void.append(f"{item.nodeid}: others had {others:.0%} of the cores")
+            self.left_s -= after.at_s - before.at_s
             if (terminal := item.config.pluginmanager.getplugin("terminalreporter")) is not None:
                 terminal.write_line(f"void, waiting for the machine: {self.void[-1]}")
             # What its module prepared was measured then as well.
