@@ -250,7 +250,9 @@ def test_a_graph_that_was_not_replayed_promises_nothing(parts: dict[str, Any], r
 def test_eager_everywhere_has_another_line_to_delete():
     """What was switched on for the whole program is switched off there."""
     suggestion = graph_step.suggest(eager(graph=20 * MS), "eager-step", everywhere=True)
-    assert suggestion.code.startswith("- tf.config.run_functions_eagerly(True)\n")
+    assert suggestion.code == (
+        "- tf.config.run_functions_eagerly(True)\n+ tf.config.run_functions_eagerly(False)"
+    )
 
 
 # --- callbacks and validation ------------------------------------------------------------------------
