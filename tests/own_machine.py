@@ -1,9 +1,9 @@
 """Tests of real jobs are measurements, and need the machine: what was measured while it was away is void.
 
 On a virtual machine whose host gives the cores to others for a minute, steps of 2 ms take 200, and no verdict
-is a verdict on tfdiag. So a test during which others had more than `MOST` of the cores is void and is run again
-once the machine is back, whether it passed or failed: what it came to is not looked at, or this would be a way
-to hide failures. All of them are listed at the end. Where the machine stays away, the last outcome counts.
+is a verdict on tfdiag. So a test during which others had more than `MOST` of the cores is void and is run
+again once the machine is back, whether it passed or failed: what it came to is not looked at, or this would
+hide failures. All of them are listed at the end. Where the machine stays away, the last outcome counts.
 """
 
 from __future__ import annotations

@@ -105,6 +105,14 @@ def test_elements_that_are_shuffled_are_compared(edit: Any, sameness: str) -> No
     assert sorted(np.concatenate(values(changed.dataset))) == sorted(np.concatenate(values(dataset)))
 
 
+def test_datasets_in_elements_are_compared_by_structure() -> None:
+    """Windows of which several are made at a time hold datasets, which have no values of their own."""
+    dataset = tf.data.Dataset.range(4).flat_map(lambda k: tf.data.Dataset.range(k * 10, k * 10 + 4).window(2))
+    changed = apply(dataset, [Edit("interleave", node(dataset, "flat_map"), value=4)])
+    assert changed.why_not == ""
+    assert changed.dataset is not None
+
+
 def test_other_elements_behind_a_shuffle_are_found_out() -> None:
     """A function that means something else for a batch, with a shuffle before it."""
     dataset = tf.data.Dataset.range(40).shuffle(40).map(lambda v: tf.stack([v, -v])).batch(4)
