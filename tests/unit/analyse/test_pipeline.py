@@ -263,3 +263,21 @@ def test_a_stage_without_a_sample_has_the_time_that_the_runtime_tells():
     assert [one.sampled for one in found.stages[:3]] == [True, False, False]
     assert found.slowest is not None
     assert found.slowest.label == "filter(g)"
+
+
+def test_a_fused_map_without_a_sample_has_the_time_of_its_batches():
+    """The runtime made one stage of a map and its batch, which gives batches: its time is not an element's."""
+    whole = sampled(
+        Part("Range", "range(…)"),
+        Part("Map", "map(f)", 1 * MS, node={"function": Function("f")}),
+        Part("Batch", "batch(32)", node={"size": 32}),
+        running=(
+            stage(1, "Range", 0.0, elements=3200),
+            stage(2, "MapAndBatchV2", 40 * MS, threads=1, tunable=False),
+        ),
+    )
+    found = model(replace(whole, samples=tuple(s for s in whole.samples if s.node != 1)))
+
+    assert [one.per_batch_s for one in found.stages[:3]] == pytest.approx([0.0, 40 * MS, 0.0])
+    assert found.slowest is not None
+    assert found.slowest.label == "map(f)"

@@ -44,7 +44,7 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
         seconds = 0.0
         if times is None and stage is not None and node.id not in spared and not node.idle:
             # Not sampled, or not what it reads from: then the runtime's own clock is what there is.
-            seconds = processing(stage, before) / elements_of(stage, before) * per_batch[node.id]
+            seconds = _by_the_runtime(node, stage, matched, before, per_batch)
         if node.id in spared and times is not None:
             times = _Cost(0.0, 0.0, 0.0, 0.0)
         count = per_batch[node.id]
@@ -96,6 +96,25 @@ def from_graph(pipeline: Pipeline, order: list[Stage]) -> tuple[StageTime, ...]:
             )
         )
     return _with_injected(found, order, matched)
+
+
+def _by_the_runtime(
+    node: Node,
+    stage: Stage,
+    matched: dict[int, Stage],
+    before: dict[int, Stage],
+    per_batch: dict[int, float],
+) -> float:
+    """Give the time that the runtime counted for a batch of a node.
+
+    It may run a map and its batch as one stage, which gives batches: its time is the map's, for that does
+    the work.
+    """
+    fused = [identity for identity, other in matched.items() if other.id == stage.id]
+    if len(fused) > 1 and node.function is None:
+        return 0.0
+    given = min(per_batch[identity] for identity in fused)
+    return processing(stage, before) / elements_of(stage, before) * given
 
 
 _COMPUTES = 0.5
