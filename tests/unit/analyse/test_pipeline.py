@@ -266,7 +266,7 @@ def test_a_stage_without_a_sample_has_the_time_that_the_runtime_tells():
 
 
 def test_a_fused_map_without_a_sample_has_the_time_of_its_batches():
-    """The runtime made one stage of a map and its batch, which gives batches: its time is not an element's."""
+    """One stage of the runtime does a map and its batch, and gives batches: its time is no element's."""
     whole = sampled(
         Part("Range", "range(…)"),
         Part("Map", "map(f)", 1 * MS, node={"function": Function("f")}),
