@@ -17,8 +17,10 @@ import json
 import pkgutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -30,6 +32,8 @@ from benchmarks.input_causes import Watch
 from benchmarks.quiet import MACHINE
 from benchmarks.stats import Goal, kept
 from benchmarks.step_jobs.form import StepJob
+from tests.simgpu.build import build
+from tests.simgpu.harness import Simgpu
 from tfdiag.model.report import Step
 
 COST_WITHIN = 0.10
@@ -110,7 +114,14 @@ def in_a_process(job: StepJob, budget: float | None) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.step_causes", "--job", job.name]
     if budget is not None:
         command += ["--budget", str(budget)]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = None
+        if job.machine is not None:
+            simgpu = Simgpu(build(), Path(folder))
+            environment = simgpu.environment(Path(folder), preset=job.machine.preset, knobs=job.machine.knobs)
+        done = subprocess.run(
+            command, check=False, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, env=environment
+        )
     lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if not lines:
         error = f"its process ended with {done.returncode}"

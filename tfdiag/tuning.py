@@ -68,8 +68,9 @@ def tune(
     tuned = dataset
     confirmed = [one for one in report.suggestions if one.status == "confirmed"]
     for one in sorted(confirmed, key=lambda each: -_gain(each)):
-        if not one.edits:
-            left.append((one.id, f"it is a change of the model, which is yours to make:\n{one.code}"))
+        if one.changes or not one.edits:
+            # Also where only a part of it is: what was measured is all of it.
+            left.append((one.id, f"it changes more than the dataset, which is yours to do:\n{one.code}"))
         elif applied is not None:
             if not set(one.edits) <= set(applied.edits):
                 left.append((one.id, f"what it adds to {applied.id} was not measured"))

@@ -132,7 +132,7 @@ JOBS = (
     _job("healthy: a small layer in float16", half_in_a_corner),
     _job("healthy: 512 rows for layers of 512 units", many_rows),
 )
-"""All of them run without a GPU; what needs Tensor Cores is tested on made-up measurements only."""
+"""All of them run without a GPU."""
 
 
 def _slow_in_half() -> bool:

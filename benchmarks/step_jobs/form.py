@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A simulated GPU, as tests/simgpu makes it."""
+
+    preset: str = "default"
+    knobs: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -25,3 +33,5 @@ class StepJob:
     """Whether the cause is one on this machine."""
     twin: Callable[[], tuple[Any, Any, dict[str, Any]]] | None = None
     """The same job without its cause: the difference of their steps is what the cause costs."""
+    machine: Machine | None = None
+    """What GPU the job has a process with; without one it is the machine as it is."""

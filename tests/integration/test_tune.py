@@ -62,16 +62,18 @@ def test_what_is_left_is_said(monkeypatch: pytest.MonkeyPatch):
         confirmed("ahead", 2.0, Edit("prefetch")),
         confirmed("also", 1.5, Edit("cache_after", stage)),
         confirmed("model", 1.2, changes=(Change("steps_per_execution", 16),)),
+        confirmed("both", 5.0, Edit("prefetch"), changes=(Change("steps_per_execution", 16),)),
     )
     monkeypatch.setattr(tuning, "diagnose", lambda *_, **__: found)
     tuned = tfdiag.tune(None, dataset)
     assert [one.id for one in tuned.applied] == ["a/ahead"]
     assert [int(value) for value in tuned.dataset] == [int(value) for value in dataset]
     left: dict[str, Any] = dict(tuned.left)
-    assert set(left) == {"a/order", "a/also", "a/model"}
+    assert set(left) == {"a/order", "a/also", "a/model", "a/both"}
     assert 'allow=("order",)' in left["a/order"].replace("'", '"')
     assert "a/ahead" in left["a/also"]
     assert "+ model" in left["a/model"]
+    assert "+ both" in left["a/both"]
 
     allowed = tfdiag.tune(None, dataset, allow=("order",))
     assert [one.id for one in allowed.applied] == ["a/order"]

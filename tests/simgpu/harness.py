@@ -44,6 +44,7 @@ KNOBS = frozenset(
         "launch_us",
         "kernel_us",
         "gflops",
+        "tensor_cores",
         "mem_gbps",
         "compute",
         "wait",

@@ -69,7 +69,7 @@ def _measured(
     compilation: Compilation | Missing | None = None
     gpus = GpuSampler(session.request.clock, environment.devices)
     with HostSampler(session.request.clock) as sampler, gpus:
-        session.samples = sampler.samples
+        session.samples, session.capability = sampler.samples, gpus.capability
         try:
             live = live_run.run(worker)
             with contextlib.suppress(Abandoned):

@@ -27,6 +27,7 @@ def measure_compute(
     *,
     rows: int | None,
     device: str,
+    capability: float | None,
     peaks: bool,
     until: float,
     clock: Callable[[], float],
@@ -35,7 +36,8 @@ def measure_compute(
     """Count the operations of a traced step, and let the machine show its peak in the types that they have.
 
     `model` is None for a step function of the caller's own. `peaks` is false where how much the machine could
-    do does not matter.
+    do does not matter. `capability` is what the driver says of the device: TensorFlow itself does not know it
+    of every GPU.
     """
     concrete = placement.step_function(step)
     if concrete is None:
@@ -46,7 +48,9 @@ def measure_compute(
     names = Names() if model is None else Names(frozenset(placement.layer_names(model)))
     kernels = () if model is None else door.kernels(model)
     flops, by_dtype, layers = add_up(counted, steps, names, kernels)
-    capability = door.capability(device)
+    told = door.capability(device)
+    source = "TensorFlow's details of the device" if told is not None else "NVML"
+    capability = capability if told is None else told
     features = host.low_precision_features()
     found: tuple[Peak, ...] = ()
     missing = "how much the machine could compute does not matter here"
@@ -63,7 +67,7 @@ def measure_compute(
         device=device,
         capability=Missing("the device has no compute capability")
         if capability is None
-        else Quantity(capability, "", source="TensorFlow's details of the device"),
+        else Quantity(capability, "", source=source),
         tensor_float_32=door.tensor_float_32(),
         cpu_features=() if isinstance(features, Missing) else features,
         cpu_features_missing=features.reason if isinstance(features, Missing) else "",

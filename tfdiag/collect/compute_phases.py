@@ -54,13 +54,15 @@ def count_work(
     model = None if request.train_step is not None else request.model
     with session.phase("the computation"):
         until = session.deadline.share(_COUNT_SHARE, _COUNT_AT_MOST_S)
+        device = _device(session, placement)
 
         def work() -> Compute | Missing:
             return measure_compute(
                 model,
                 request.train_step if model is None else keras.make_train_function(model),
                 rows=round(job.batch_size.value) if isinstance(job.batch_size, Quantity) else None,
-                device=_device(session, placement),
+                device=device,
+                capability=session.capability(device),
                 peaks=_waits(live) < _MOSTLY_WAITS,
                 until=until,
                 clock=request.clock,

@@ -67,6 +67,8 @@ class Session:
         self.notes: list[str] = []
         self.recorder: Recorder | None = None
         self.samples: Callable[[], tuple[HostSample, ...]] = tuple
+        self.capability: Callable[[str], float | None] = lambda _: None
+        """What the driver says of the compute capability of a device."""
         self.stamps: Stamps | None = None
         self.watch: Watch | None = None
         self.traces: TraceLog | None = None

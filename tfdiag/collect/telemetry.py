@@ -6,6 +6,7 @@ can take seconds to answer, or never do so, and the job must not wait for it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -127,6 +128,15 @@ class GpuSampler:
     def hold_memory(self) -> None:
         """Look no more at how much memory is in use: what follows needs more than the job does."""
         self._memory_held = True
+
+    def capability(self, device: str) -> float | None:
+        """Give what the driver says of the compute capability of a device of TensorFlow's."""
+        name = device.rpartition("device:")[2].lstrip("/")
+        for gpu in self._facts.gpus if self._facts is not None else ():
+            if gpu.tensorflow == name:
+                with contextlib.suppress(ValueError):  # not told
+                    return float(gpu.compute_capability)
+        return None
 
     def telemetry(self) -> GpuTelemetry | Missing:
         """Give what was seen."""

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -18,6 +19,7 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 __all__ = [
     "Host", "busy_s", "cores", "cpu_quota", "free_disk_bytes", "free_memory_bytes", "is_ours",
     "low_precision_features", "memory_bytes", "peak_memory_bytes", "process_name", "resident_bytes",
+    "stolen_s",
 ]  # fmt: skip
 
 
@@ -96,6 +98,19 @@ def cores() -> int:
 
 def busy_s() -> float | None:
     """Give for how long the cores that this process may run on were busy, all together; None if unknown."""
+    mine = _times_of_cores()
+    if not mine:
+        return None
+    # Guests are counted in user already, hence the first eight only.
+    return float(sum(sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0) for times in mine))
+
+
+def stolen_s() -> float:
+    """Give for how long the host of a virtual machine had these cores, all together; 0 where none tells."""
+    return float(sum(getattr(times, "steal", 0.0) for times in _times_of_cores()))
+
+
+def _times_of_cores() -> list[Any]:
     try:
         allowed = os.sched_getaffinity(0)
     except AttributeError:
@@ -103,10 +118,8 @@ def busy_s() -> float | None:
     try:
         each = psutil.cpu_times(percpu=True)
     except (OSError, NotImplementedError):
-        return None
-    mine = [times for number, times in enumerate(each) if number in allowed]
-    # Guests are counted in user already, hence the first eight only.
-    return sum(sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0) for times in mine)
+        return []
+    return [times for number, times in enumerate(each) if number in allowed]
 
 
 def cpu_quota(root: Path = cgroup.ROOT) -> Maybe:

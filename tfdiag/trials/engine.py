@@ -21,6 +21,7 @@ from tfdiag.collect.causes import root_cause
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.session import RESERVE_S, Session
 from tfdiag.collect.worker import Abandoned
+from tfdiag.compat import host
 from tfdiag.model.changes import Change
 from tfdiag.model.measurements import Live
 from tfdiag.model.pipeline import Edit
@@ -33,6 +34,7 @@ from tfdiag.trials.rounds import (
     PAIRS_CLAIMED,
     Gain,
     Noise,
+    Pairs,
     decided,
     gain_of,
     noise_of,
@@ -56,6 +58,8 @@ _SETTLE_TURNS = 2
 """Turns' worth of time at the start of a job in which buffers fill and caches are warmed."""
 _NULL_PAIRS = 4
 _PAIRS_MOST = 14
+_DISTURBED_MOST = 3
+"""Times as many, with those that don't count."""
 _NULL_SHARE = 0.25
 _MOST = 5
 """Suggestions that are tried alone."""
@@ -109,6 +113,8 @@ class _Conductor:
     added: list[Suggestion] = field(default_factory=list)
     """Several suggestions together, where each of them helped."""
     noise: Noise | None = None
+    disturbed: int = 0
+    """Pairs of turns that don't count."""
     missing: str = ""
     room_s: float = math.inf
     """What there is for all trials."""
@@ -143,7 +149,13 @@ class _Conductor:
             noise = Quantity(
                 self.noise.share, "share", source="the job against itself, by turns", count=self.noise.pairs
             )
-        return Trials(tuple(self.trials), noise, self.missing, tuple(self.notes))
+        notes = list(self.notes)
+        if self.disturbed:
+            notes.append(
+                f"{self.disturbed} pairs of turns don't count: the host of this virtual machine took away "
+                "its cores meanwhile"
+            )
+        return Trials(tuple(self.trials), noise, self.missing, tuple(notes))
 
     def close(self) -> None:
         """Let all jobs come to their ends."""
@@ -308,16 +320,23 @@ class _Conductor:
         """Run two jobs A B, B A, A B … until that is enough or the time is over; give the mean steps."""
         self._settle(a)
         self._settle(b)
-        before: list[float] = []
-        after: list[float] = []
+        pairs = Pairs()
+        latest = min(self._end, 2 * until - self._clock())
         for first, second in _pairs(a, b):
+            begin, away = self._clock(), host.stolen_s()
             one, two = self._turn(first), self._turn(second)
-            before.append(one if first is a else two)
-            after.append(two if first is a else one)
+            took = max(1e-9, self._clock() - begin)
+            away = (host.stolen_s() - away) / took / host.cores()
+            disturbed = pairs.disturbed
+            pairs.add(*((one, two) if first is a else (two, one)), away)
+            if pairs.disturbed > disturbed:
+                until = min(latest, until + took)
+            before, after = pairs.counted()
             late = self._clock() + 2 * self._turn_s >= (until if len(before) >= PAIRS_CLAIMED else self._end)
-            if enough(before, after) or late:
-                return before, after
-        return before, after
+            if enough(before, after) or late or len(before) == _PAIRS_MOST:
+                break
+        self.disturbed += pairs.disturbed
+        return pairs.counted()
 
     def _settle(self, lane: Lane) -> None:
         """Let a job that is new go on until its tuning and its buffers have settled."""
@@ -379,7 +398,7 @@ class _Conductor:
 
 
 def _pairs(a: Lane, b: Lane) -> Iterator[tuple[Lane, Lane]]:
-    for number in range(_PAIRS_MOST):
+    for number in range(_DISTURBED_MOST * _PAIRS_MOST):
         yield (a, b) if number % 2 == 0 else (b, a)
 
 

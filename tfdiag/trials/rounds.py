@@ -6,20 +6,25 @@ ratio; several give an interval, by Student's t over their logarithms.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-__all__ = ["PAIRS_CLAIMED", "Gain", "Noise", "decided", "gain_of", "noise_of", "pairs_needed", "verdict_of"]
+__all__ = [
+    "PAIRS_CLAIMED", "Gain", "Noise", "Pairs", "decided", "gain_of", "noise_of", "pairs_needed", "verdict_of",
+]  # fmt: skip
 
 _T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 _Z95 = 1.96
 _PAIRS_LEAST = 4
 PAIRS_CLAIMED = _PAIRS_LEAST - 1
 """With fewer nothing is said of a gain."""
+_AWAY = 0.1
+"""Of the cores, in a pair of turns: from here on it shows in what the pair gives."""
 _NOISE_LEAST = 0.01
 _PRECISE = 0.025
 """Half of an interval that is narrow enough, as a share of the gain."""
@@ -28,6 +33,38 @@ _WORTH = 1.05
 REPEATS = 0.02
 """How well a gain repeats at best from one run of a job to the next: memory lies elsewhere, threads on other
 cores. What is claimed is what the next run shows as well."""
+
+
+@dataclass(slots=True)
+class Pairs:
+    """Pairs of turns of two jobs, a and b.
+
+    A virtual machine's host may take its cores for a second and give them back: what ran meanwhile says
+    nothing of either job, whichever of them it was, so a pair in which that happened does not count.
+    """
+
+    a: list[float] = field(default_factory=list)
+    """The mean step of each turn."""
+    b: list[float] = field(default_factory=list)
+    away: list[float] = field(default_factory=list)
+    """The share of the cores that was taken away during each pair."""
+
+    def add(self, a: float, b: float, away: float) -> None:
+        """Add a pair."""
+        self.a.append(a)
+        self.b.append(b)
+        self.away.append(away)
+
+    @property
+    def disturbed(self) -> int:
+        """Give how many pairs don't count; none where too few others would be left."""
+        many = sum(away > _AWAY for away in self.away)
+        return many if len(self.away) - many >= PAIRS_CLAIMED else 0
+
+    def counted(self) -> tuple[list[float], list[float]]:
+        """Give the turns that count."""
+        keep = [away <= _AWAY or not self.disturbed for away in self.away]
+        return list(itertools.compress(self.a, keep)), list(itertools.compress(self.b, keep))
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ const Config& config() {
     k.launch_us = knob("SIMGPU_LAUNCH_US", 4);
     k.kernel_us = knob("SIMGPU_KERNEL_US", 3);
     k.gflops = knob("SIMGPU_GFLOPS", 10000);
+    k.tensor_cores = knob("SIMGPU_TENSOR_CORES", 1);
     k.mem_gbps = knob("SIMGPU_MEM_GBPS", 500);
     k.compute = knob("SIMGPU_COMPUTE", 1) != 0;
     k.wait = knob("SIMGPU_WAIT", 1) != 0;

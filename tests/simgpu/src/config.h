@@ -21,6 +21,7 @@ struct Config {
   double launch_us;      // host time of launching a kernel or a copy
   double kernel_us;      // the shortest kernel
   double gflops;         // arithmetic rate
+  double tensor_cores;   // how many times that is products of short floats whose sizes are multiples of 8
   double mem_gbps;       // bandwidth of the GPU's own memory
   bool compute;          // false: results of kernels over 4 KB are garbage, their times are not
   bool wait;             // false: a stream does not wait for the modelled time

@@ -7,7 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from tfdiag.trials.rounds import REPEATS, Gain, Noise, decided, gain_of, noise_of, pairs_needed, verdict_of
+from tfdiag.trials.rounds import (
+    REPEATS,
+    Gain,
+    Noise,
+    Pairs,
+    decided,
+    gain_of,
+    noise_of,
+    pairs_needed,
+    verdict_of,
+)  # fmt: skip
 
 QUIET = Noise(0.01, 4)
 
@@ -109,3 +119,28 @@ def test_says_how_many_pairs_it_would_take():
     large = pairs_needed(gain(1.50, 1.2, 1.9, spread=0.2), QUIET)
     assert small > large > 0
     assert pairs_needed(gain(1.0, 0.9, 1.1), QUIET) == 0
+
+
+def test_pairs_in_which_the_cores_were_away_do_not_count():
+    """Whatever they came to; a fourth of a second taken from a pair says nothing of the change."""
+    pairs = Pairs()
+    for a, b, away in (
+        (10.0, 5.0, 0.0),
+        (10.0, 40.0, 0.4),
+        (10.0, 5.0, 0.02),
+        (30.0, 5.0, 0.3),
+        (10.0, 5.0, 0.0),
+    ):
+        pairs.add(a, b, away)
+    assert pairs.disturbed == 2
+    assert pairs.counted() == ([10.0] * 3, [5.0] * 3)
+    assert gain_of(*pairs.counted()).value == pytest.approx(2.0)
+
+
+def test_on_a_machine_that_is_never_there_all_pairs_count():
+    """Too few are left for a claim: then all count, and their spread says how little they tell."""
+    pairs = Pairs()
+    for away in (0.4, 0.0, 0.3, 0.0):
+        pairs.add(10.0, 5.0, away)
+    assert pairs.disturbed == 0
+    assert len(pairs.counted()[0]) == 4

@@ -18,6 +18,7 @@ struct Convolution {
     int64_t depth() const { return w.cells() * per_group; }
     int64_t columns() const { return outputs / groups; }
     double flops() const { return 2. * w.batch * rows() * depth() * outputs; }
+    Dims sizes() const { return {per_group, columns()}; }
   };
   Plan plan(const Dims& input, const Dims& filter) const {
     int64_t kernel[3] = {1, 1, 1};
@@ -84,7 +85,7 @@ struct Conv : Convolution<SPATIAL> {
     if (!Base::fits(c, p)) return;
     Tensor y = c.out<float>(0, this->window.shape(p.w, p.outputs));
     if (!y.count) return;
-    c.run(p.flops(), 4. * (x.count + filter.count + y.count), [=, epilogue = epilogue] {
+    c.multiply(p.flops(), 4. * (x.count + filter.count + y.count), p.sizes(), [=, epilogue = epilogue] {
       std::vector<float> matrix(p.rows() * p.depth()), f(p.depth() * p.columns()), result(p.rows() * p.columns());
       for (int64_t g = 0; g < p.groups; g++) {
         Base::filters(p, filter.as<float>(), g, [&](float v, int64_t at) { f[at] = v; });
@@ -111,7 +112,7 @@ struct ConvInputGrad : Convolution<SPATIAL> {
     if (!Base::fits(c, p)) return;
     Tensor dx = c.out<float>(0, d);
     if (!dx.count) return;
-    c.run(p.flops(), 4. * (dx.count + filter.count + dy.count), [=] {
+    c.multiply(p.flops(), 4. * (dx.count + filter.count + dy.count), p.sizes(), [=] {
       std::vector<float> matrix(p.rows() * p.depth()), f(p.depth() * p.columns()), grad(p.rows() * p.columns());
       std::fill_n(dx.as<float>(), dx.count, 0.f);
       for (int64_t g = 0; g < p.groups; g++) {
@@ -138,7 +139,7 @@ struct ConvFilterGrad : Convolution<SPATIAL> {
     if (!Base::fits(c, p)) return;
     Tensor df = c.out<float>(0, d);
     if (!df.count) return;
-    c.run(p.flops(), 4. * (x.count + df.count + dy.count), [=] {
+    c.multiply(p.flops(), 4. * (x.count + df.count + dy.count), p.sizes(), [=] {
       std::vector<float> matrix(p.rows() * p.depth()), sum(p.depth() * p.columns()), grad(p.rows() * p.columns());
       for (int64_t g = 0; g < p.groups; g++) {
         std::fill(sum.begin(), sum.end(), 0.f);

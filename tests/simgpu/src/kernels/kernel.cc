@@ -192,6 +192,12 @@ Tensor Call::out(int i, TF_DataType type, const Dims& d) {
   return convert ? scratch(wrap(handle), type, after_) : wrap(handle);
 }
 
+void Call::multiply(double flops, double bytes, const Dims& sizes, std::function<void()> body) {
+  bool fits = !before_.empty();  // short floats
+  for (int64_t size : sizes) fits = fits && size % 8 == 0;
+  run(fits ? flops / config().tensor_cores : flops, bytes, std::move(body));
+}
+
 void Call::run(double flops, double bytes, std::function<void()> body) {
   if (failed) return;
   if (on_host) return body();

@@ -102,6 +102,8 @@ class Call {
     return out(i, TypeOf<T>::value, d);
   }
   void run(double flops, double bytes, std::function<void()> body);
+  // A product of matrices, or a convolution, of these sizes: Tensor Cores may do it.
+  void multiply(double flops, double bytes, const Dims& sizes, std::function<void()> body);
 };
 
 // Runs a kernel on the host, for the int32 tensors that TensorFlow keeps in host memory on GPUs.

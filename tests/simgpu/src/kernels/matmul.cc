@@ -69,7 +69,7 @@ struct FusedMatMul {
     if (!o.count) return;
     bool ta = this->ta, tb = this->tb;
     Epilogue e = this->e;
-    c.run(2. * m * n * k, 4. * (a.count + b.count + o.count), [=] {
+    c.multiply(2. * m * n * k, 4. * (a.count + b.count + o.count), {m, n, k}, [=] {
       gemm(a.as<float>(), b.as<float>(), o.as<float>(), m, n, k, ta, tb);
       e.apply(o.as<float>(), bias.as<float>(), m, n);
     });
@@ -87,8 +87,8 @@ struct MatMul {
     Tensor o = c.out<float>(0, {m, n});
     if (!o.count) return;
     bool ta = this->ta, tb = this->tb;
-    c.run(2. * m * n * k, 4. * (a.count + b.count + o.count),
-          [=] { gemm(a.as<float>(), b.as<float>(), o.as<float>(), m, n, k, ta, tb); });
+    c.multiply(2. * m * n * k, 4. * (a.count + b.count + o.count), {m, n, k},
+               [=] { gemm(a.as<float>(), b.as<float>(), o.as<float>(), m, n, k, ta, tb); });
   }
 };
 struct BatchMatMul {
@@ -106,7 +106,7 @@ struct BatchMatMul {
     Tensor o = c.out<float>(0, od);
     if (!o.count) return;
     bool ta = this->ta, tb = this->tb;
-    c.run(2. * o.count * k, 4. * (a.count + b.count + o.count), [=] {
+    c.multiply(2. * o.count * k, 4. * (a.count + b.count + o.count), {m, n, k}, [=] {
       Dims sa = broadcast_strides(ba, d), sb = broadcast_strides(bb, d);
       for (int64_t i = 0; i < product(d); i++) {
         int64_t r = i, x = 0, y = 0;
