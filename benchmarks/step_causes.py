@@ -74,6 +74,7 @@ def one(job: StepJob, budget: float | None) -> dict[str, Any]:
     all_found = [finding for finding in found.findings if finding.check not in HARMLESS]
     row["findings"] = {finding.check: finding.cost.value for finding in all_found}
     row["verdict"] = found.verdict.code
+    row["undecided"] = dict(found.not_run).get(job.expected, "")
     findings = [finding for finding in all_found if finding.check not in job.beside]
     row["right"] = (
         findings[0].check == job.expected if findings and job.expected else not (findings or job.expected)
@@ -142,7 +143,8 @@ def show(row: dict[str, Any]) -> None:
         unit, factor = ("ms", 1e3) if row["cost_in"] == "s" else ("%", 1e2)
         known, seen = row["cost"] * factor, row["reported"] * factor
         cost = f"; cost known {known:.3g} {unit}, reported {seen:.3g} {unit} ({row['cost_error']:+.0%})"
-    print(f"      {row['verdict']}; found {found}{cost}; {row['took_s']:.1f} s", flush=True)
+    undecided = f"; {row['expected']}: {row['undecided']}" if row["undecided"] else ""
+    print(f"      {row['verdict']}; found {found}{cost}{undecided}; {row['took_s']:.1f} s", flush=True)
 
 
 def goals_of(rows: list[dict[str, Any]]) -> list[Goal]:

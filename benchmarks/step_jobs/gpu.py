@@ -17,7 +17,9 @@ from benchmarks.step_jobs.form import Machine, StepJob
 layers = keras.layers
 Made = tuple[Any, Any, dict[str, Any]]
 
-SLOW_ARITHMETIC = {"gflops": 200, "tensor_cores": 4, "compute": 0}
+BUDGET_S = 30.0
+"""A trace, the step on both devices and the peaks take their parts of it."""
+SLOW_ARITHMETIC = {"gflops": 50, "tensor_cores": 4, "compute": 0}
 """Slow enough that products are most of a step, whatever dispatching them takes on two cores."""
 
 
@@ -78,7 +80,7 @@ def _job(
     twin: Callable[[], Made] | None = None,
     beside: tuple[str, ...] = (),
 ) -> StepJob:
-    return StepJob(name, make, expected, twin=twin, machine=machine, beside=beside)
+    return StepJob(name, make, expected, budget_s=BUDGET_S, beside=beside, twin=twin, machine=machine)
 
 
 PRODUCTS = Machine(knobs=SLOW_ARITHMETIC)

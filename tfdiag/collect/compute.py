@@ -17,6 +17,8 @@ __all__ = ["add_up", "measure_compute", "wanted_peaks"]
 
 _LAYERS_KEPT = 60
 _HALF = ("float16", "bfloat16")
+_MATTERS = 0.01
+"""Of the operations: in a type that has fewer the peak hardly matters."""
 _TENSOR_CORES = 7.0
 """The compute capability from which on a GPU has them."""
 
@@ -110,14 +112,17 @@ def _total(ops: tuple[OpWork, ...], uncounted: tuple[str, ...], steps: int) -> M
 def wanted_peaks(by_dtype: dict[str, float], convolved: set[str], capability: float | None) -> list[Wanted]:
     """Say what the machine has to show: the step's own types, and those that would be the alternative.
 
-    `convolved` are the types in which the step has convolutions.
+    `convolved` are the types in which the step has convolutions. What matters least comes last, where the
+    time may be over.
     """
     types = sorted((each for each in by_dtype if by_dtype[each] > 0), key=lambda each: -by_dtype[each])
     wanted: list[Wanted] = []
+    rest: list[Wanted] = []
     for dtype in types:
-        wanted.append(("matrix product", dtype, True))
+        into = wanted if by_dtype[dtype] >= _MATTERS * sum(by_dtype.values()) else rest
+        into.append(("matrix product", dtype, True))
         if dtype in convolved:
-            wanted.append(("convolution", dtype, True))
+            into.append(("convolution", dtype, True))
     half = [each for each in types if each in _HALF]
     cores = capability is not None and capability >= _TENSOR_CORES
     if half and "float32" not in types:
@@ -126,4 +131,4 @@ def wanted_peaks(by_dtype: dict[str, float], convolved: set[str], capability: fl
         wanted.append(("matrix product", "float16", True))
     if cores and half:
         wanted.append(("matrix product", half[0], False))
-    return wanted
+    return [*wanted, *rest]

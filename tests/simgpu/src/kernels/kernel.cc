@@ -131,22 +131,19 @@ bool is_short_float(TF_DataType type) { return type == TF_HALF || type == TF_BFL
 }  // namespace
 
 void Call::Scratch::load() const {
-  float* to = values->data();
-  size_t n = values->size() - 1;
-  if (type == TF_HALF) std::copy_n(static_cast<half*>(data), n, to);
-  if (type == TF_BFLOAT16) std::copy_n(static_cast<bf16*>(data), n, to);
+  if (type == TF_HALF) std::copy_n(static_cast<half*>(data), count, values.get());
+  if (type == TF_BFLOAT16) std::copy_n(static_cast<bf16*>(data), count, values.get());
 }
 
 void Call::Scratch::store() const {
-  const float* from = values->data();
-  size_t n = values->size() - 1;
-  if (type == TF_HALF) std::copy_n(from, n, static_cast<half*>(data));
-  if (type == TF_BFLOAT16) std::copy_n(from, n, static_cast<bf16*>(data));
+  if (type == TF_HALF) std::copy_n(values.get(), count, static_cast<half*>(data));
+  if (type == TF_BFLOAT16) std::copy_n(values.get(), count, static_cast<bf16*>(data));
 }
 
 Tensor Call::scratch(Tensor t, TF_DataType type, std::vector<Scratch>& list) {
-  Scratch s = {std::make_shared<std::vector<float>>(t.count + 1), t.data, type};  // + 1: never empty
-  t.data = s.values->data();
+  // Not filled: that would take the host's time, also where nothing is computed.
+  Scratch s = {std::shared_ptr<float[]>(new float[t.count + 1]), t.count, t.data, type};  // + 1: never empty
+  t.data = s.values.get();
   list.push_back(s);
   return t;
 }

@@ -69,7 +69,8 @@ struct Tensor {
 class Call {
   // A short float that reaches the kernel as float scratch memory, converted on the stream before and after its body.
   struct Scratch {
-    std::shared_ptr<std::vector<float>> values;
+    std::shared_ptr<float[]> values;
+    int64_t count;
     void* data;
     TF_DataType type;
     void load() const;
