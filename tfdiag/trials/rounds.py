@@ -121,7 +121,7 @@ def verdict_of(gain: Gain, noise: Noise, promised: float) -> Literal["confirmed"
 
     The noise is in the gain's interval already, so that a gain whose lower end is above 1 is larger than it.
     """
-    least = 1 + noise.share
+    least = 1 + max(noise.share, REPEATS)  # less is no gain, however quiet the machine was just now
     if gain.pairs < PAIRS_CLAIMED:
         return "untried"
     if gain.low > 1 and gain.value > max(least, _WORTH):

@@ -121,6 +121,12 @@ def test_says_how_many_pairs_it_would_take():
     assert pairs_needed(gain(1.0, 0.9, 1.1), QUIET) == 0
 
 
+def test_what_no_run_would_show_again_is_refuted():
+    """A quiet moment makes 1 % look like something; a gain repeats to 2 % at best, and far more was promised."""
+    assert verdict_of(Gain(1.012, 0.96, 1.064, 5, 0.02), QUIET, 2.4) == "refuted"
+    assert verdict_of(Gain(1.012, 0.96, 1.064, 5, 0.02), QUIET, 1.05) == "untried"
+
+
 def test_pairs_in_which_the_cores_were_away_do_not_count():
     """Whatever they came to; a fourth of a second taken from a pair says nothing of the change."""
     pairs = Pairs()
