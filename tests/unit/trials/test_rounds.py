@@ -122,7 +122,7 @@ def test_says_how_many_pairs_it_would_take():
 
 
 def test_what_no_run_would_show_again_is_refuted():
-    """A quiet moment makes 1 % look like something; a gain repeats to 2 % at best, and far more was promised."""
+    """A quiet moment makes 1 % look like something; a gain repeats to 2 % at best, and much was promised."""
     assert verdict_of(Gain(1.012, 0.96, 1.064, 5, 0.02), QUIET, 2.4) == "refuted"
     assert verdict_of(Gain(1.012, 0.96, 1.064, 5, 0.02), QUIET, 1.05) == "untried"
 
