@@ -59,11 +59,16 @@ def contention(step: Step, alone: InputFacts | Missing) -> float:
 
 
 def judge(
-    measurements: Measurements, step: Step | Missing, filling: str = "", contended_s: float = 0.0
+    measurements: Measurements,
+    step: Step | Missing,
+    filling: str = "",
+    contended_s: float = 0.0,
+    alone_s: float = 0.0,
 ) -> Verdict:
     """Name what the step's time is spent on.
 
-    `filling` is a cache that was not full yet, `contended_s` what the input takes from the step by working.
+    `filling` is a cache that was not full yet, `contended_s` what the input takes from the step by working,
+    `alone_s` what a batch of the input takes without the model, 0 where that is not known.
     """
     if isinstance(step, Missing):
         return Verdict("inconclusive", _sentence_without(step.reason), 0.0, 0.0, (step.reason,))
@@ -75,6 +80,10 @@ def judge(
     missing = _missing(measurements, step)
     fixable = {code: share for code, share in shares.items() if code != "compute-bound"}
     code = max(fixable, key=lambda key: fixable[key])
+    if crosses(step, shares["input-bound"], VERDICT_SHARE):
+        # Whatever else is mended, no step is quicker than its input, which works beside dispatch and copies.
+        left = max(0.0, 1 - alone_s / total)
+        code = max(fixable, key=lambda key: fixable[key] if key == "input-bound" else min(fixable[key], left))
     if not crosses(step, fixable[code], VERDICT_SHARE):
         code = "compute-bound" if shares["compute-bound"] >= _COMPUTE_SHARE else ""
     if code == "input-bound" and filling:

@@ -331,3 +331,19 @@ def test_one_stalled_end_of_an_epoch_is_not_the_verdict():
     often = analysed(**job, epochs=5)
     assert often.surely_host_item("epoch") == pytest.approx(often.host_item("epoch"))
     assert often.verdict.code == "host-bound"
+
+
+@pytest.mark.parametrize(
+    ("alone", "code"), [(0.0, "launch-bound"), (8 * MS, "launch-bound"), (16 * MS, "input-bound")]
+)
+def test_what_paces_the_step_names_it(alone: float, code: str):
+    """Dispatch goes on while the input works: where no batch comes sooner, mending dispatch gives nothing."""
+    segments = {"input_wait": 5 * MS, "launch": 8 * MS, "device_compute": 4 * MS}
+    step = Step(
+        mean_s=17 * MS,
+        mean=Quantity(17 * MS, "s", 16.8 * MS, 17.2 * MS),
+        median=Quantity(17 * MS, "s"),
+        segments={name: Quantity(segments.get(name, 0.0), "s") for name in SEGMENTS},
+        steady_steps=100,
+    )
+    assert judge(Synthetic().measurements(), step, alone_s=alone).code == code
