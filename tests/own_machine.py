@@ -21,7 +21,7 @@ from _pytest.runner import runtestprotocol
 
 __all__ = ["MOST", "OwnMachine", "Reading", "can_be_told"]
 
-MOST = 0.25
+MOST = 0.15
 """Of the cores, on average over a test. Where several share a machine somebody always has some of it."""
 _SHORTEST_S = 0.5
 """Ticks of 10 ms tell nothing of a shorter test, and none of those measures anything."""

@@ -21,7 +21,7 @@ from tfdiag.model.quantity import Missing
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 REPORT = ROOT / "tfdiag-report.json"
-MOST = 0.25
+MOST = 0.15
 """Of the cores may be away while the example is diagnosed, as in the tests (tests/own_machine.py)."""
 BLOCK = re.compile(r"(?<=<!-- report: begin -->\n```text\n).*?(?=```\n<!-- report: end -->)", re.DOTALL)
 
