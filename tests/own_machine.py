@@ -28,7 +28,7 @@ _SHORTEST_S = 0.5
 _RUNS = 5
 _REST_S = 5.0
 _LOOK_S = 1.5
-_QUIET = 0.15
+_QUIET = MOST
 _EXTRA_S = 1200.0
 """For void runs and waiting in all, or a machine that is never quiet would be waited for without end."""
 _STAT = Path("/proc/stat")

@@ -54,7 +54,7 @@ def test_a_test_without_the_machine_is_run_again(pytester: pytest.Pytester, want
     plugin = OwnMachine(read=machine(2 * MOST), sleep=lambda _: None, spin=lambda _: None)
     done = pytester.inline_run("-p", "no:cacheprovider", plugins=[plugin])
     assert done.countoutcomes() == ([2, 0, 0] if wanted == 2 else [0, 0, 2])
-    assert [line.split("::")[1] for line in plugin.void] == ["test_first: others had 50% of the cores"]
+    assert [line.split("::")[1] for line in plugin.void] == ["test_first: others had 30% of the cores"]
 
 
 @pytest.mark.usefixtures("one_core")
