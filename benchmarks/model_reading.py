@@ -133,7 +133,7 @@ def main() -> None:
         blocks = Blocks(model, pipeline(write_files(Path(folder))), STEPS, SKIPPED)
         found = blocks.compare(blind, reading, quads=chosen.quads, warmup=WARMUP_BLOCKS)
     read = recorders[0].stages
-    stages = [] if read is None else [stage.name for stage in read[0]]
+    stages = [] if read is None else [stage.name for stage in read.stages]
     value, low, high = bootstrap(found.ratios)
     step = found.step_s
     print(f"step without reading the model: {step * 1e3:.3f} ms; stages: {', '.join(stages)}")

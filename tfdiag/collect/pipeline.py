@@ -27,14 +27,15 @@ _WORTH = 0.03
 def describe_pipeline(dataset: Any, recorder: Recorder | None, cache_folder: str = "") -> Pipeline | Missing:
     """Describe the pipeline that ran."""
     stages = recorder.stages if recorder is not None else None
+    before = recorder.stages_before if recorder is not None else None
     known = tfdata.is_dataset(dataset)
     if stages is None and not known:
         return Missing(recorder.stages_missing() if recorder is not None else "nothing ran")
     functions = tfdata.written_functions(dataset) if known else []
     described = Pipeline(
-        stages=stages[0] if stages is not None else (),
-        stages_before=recorder.stages_before[0] if recorder is not None and recorder.stages_before else (),
-        output=stages[1] if stages is not None else None,
+        stages=stages.stages if stages is not None else (),
+        stages_before=before.stages if before is not None else (),
+        output=stages.output if stages is not None else None,
         written=tuple(tfdata.written_chain(dataset)) if known else (),
         python_functions=tuple(name for name, python in functions if python),
         autotune=tfdata.autotune_enabled(dataset),

@@ -18,11 +18,10 @@ import numpy as np
 from tfdiag.collect.arrivals import Arrivals, arrivals_of
 from tfdiag.collect.worker import EndOfRun
 from tfdiag.compat.tensorflow import end_of_data, in_function
-from tfdiag.compat.tfdata import GAPS_KEPT, ModelReader, is_iterator
+from tfdiag.compat.tfdata import GAPS_KEPT, ModelReader, RunningStages, is_iterator
 from tfdiag.compat.watch import Spent, Watch
 from tfdiag.model.host_work import CallbackFacts
 from tfdiag.model.measurements import LOOP, BoundaryEvent, CallbackTime, Live, ValidationRun
-from tfdiag.model.pipeline import Stage
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.stats import median
 
@@ -91,11 +90,11 @@ class Recorder:
         self.nan_loss = False
         self.hung_in_input = False
         self.failed_call: int | None = None
-        self.stages: tuple[tuple[Stage, ...], int] | None = None
-        self.stages_before: tuple[tuple[Stage, ...], int] | None = None
+        self.stages: RunningStages | None = None
+        self.stages_before: RunningStages | None = None
         """An earlier reading of the same iterator."""
         self._stages_of: Any = None
-        self._first_reading: tuple[tuple[Stage, ...], int] | None = None
+        self._first_reading: RunningStages | None = None
         self.looks_s = 0.0
         self.empty_epochs = 0
         self._epoch_calls = 0
@@ -607,9 +606,6 @@ def _in_background(
     return timed
 
 
-def _given(reading: tuple[tuple[Stage, ...], int] | None) -> int:
+def _given(reading: RunningStages | None) -> int:
     """Give the batches that a pipeline has given by a reading."""
-    if reading is None:
-        return 0
-    stages, output = reading
-    return next((stage.elements for stage in stages if stage.id == output), 0)
+    return 0 if reading is None else reading.given

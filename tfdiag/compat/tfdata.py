@@ -13,7 +13,9 @@ Private names and where they were seen, with what happens when they are gone:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ __all__ = [
     "GAPS_KEPT",
     "Copied",
     "ModelReader",
+    "RunningStages",
     "autotune_enabled",
     "cardinality",
     "copied_ahead",
@@ -215,15 +218,21 @@ def one_pass(dataset: Any) -> int | None:
 _STAGES_AT_MOST = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What the runtime's model says at one moment."""
+@dataclass(frozen=True)
+class RunningStages:
+    """The runtime's model of a pipeline at a moment of its run."""
 
-    elements: int
-    gaps_s: tuple[float, ...]
-    """Times between calls of the iterator, newest last; None of them is lost."""
-    stages: tuple[Stage, ...]
     output: int
+    """The id of the last stage."""
+    given: int
+    """The batches that it has given so far."""
+    read: Callable[[], tuple[Stage, ...]]
+    """Writes the stages out, which takes longer than to read the model: only the last reading is asked."""
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Give the stages, in no order."""
+        return self.read()
 
 
 class ModelReader:
@@ -246,12 +255,14 @@ class ModelReader:
             return elements, []
         return elements, gaps
 
-    def stages(self, iterator: Any) -> tuple[tuple[Stage, ...], int] | None:
-        """Give the stages that run, and the id of the last one."""
+    def stages(self, iterator: Any) -> RunningStages | None:
+        """Give the stages that run."""
         proto = self._proto(iterator)
         if proto is None:
             return None
-        return tuple(_stage(node) for node in proto.nodes.values()), int(proto.output)
+        output = int(proto.output)
+        given = int(proto.nodes[output].num_elements) if output in proto.nodes else 0
+        return RunningStages(output, given, lambda: tuple(_stage(node) for node in proto.nodes.values()))
 
     def _proto(self, iterator: Any) -> Any:
         if self.gone:

@@ -118,15 +118,13 @@ def batches_ahead(reader: ModelReader, iterator: Any) -> int:
     read = reader.stages(iterator)
     if read is None:
         return 0
-    stages, output = read
-    root = next((stage for stage in stages if stage.id == output), None)
-    if root is None or root.elements <= 0:
+    if read.given <= 0:
         return 0
-    return round(sum(_batches(stage, root) for stage in stages))
+    return round(sum(_batches(stage, read.given) for stage in read.stages))
 
 
-def _batches(stage: Stage, root: Stage) -> float:
+def _batches(stage: Stage, given: int) -> float:
     """Give what a stage's buffer holds, in batches; a shuffle's stays full, and is none of it."""
     if not stage.asynchronous or stage.elements <= 0 or stage.buffered <= 0:
         return 0.0
-    return float(stage.buffered) * root.elements / stage.elements
+    return float(stage.buffered) * given / stage.elements

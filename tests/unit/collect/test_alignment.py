@@ -143,7 +143,7 @@ def test_stages_of_a_real_pipeline() -> None:
         next(iterator)
     found = ModelReader().stages(iterator)
     assert found is not None
-    stages, output = found
+    stages, output = found.stages, found.output
     by_id = {stage.id: stage for stage in stages}
     assert all(source in by_id for stage in stages for source in stage.inputs)
     names = []

@@ -15,6 +15,7 @@ from tests.unit.fakes import FakeClock, TickingClock
 from tfdiag.collect import recorder as subject
 from tfdiag.collect.recorder import Recorder
 from tfdiag.collect.worker import EndOfRun
+from tfdiag.compat.tfdata import RunningStages
 from tfdiag.model.measurements import CallbackTime
 from tfdiag.model.pipeline import Stage
 from tfdiag.model.quantity import Missing, Quantity
@@ -48,9 +49,10 @@ class FakePipeline:
         """Answer as `ModelReader` does."""
         return (self.taken, self._gaps[-100:]) if iterator is self else None
 
-    def stages(self, iterator: Any) -> tuple[tuple[Stage, ...], int]:
+    def stages(self, iterator: Any) -> RunningStages:
         """Answer as `ModelReader` does."""
-        return (Stage(self.taken, "Root"),), self.taken
+        taken = self.taken
+        return RunningStages(taken, 0, lambda: (Stage(taken, "Root"),))
 
 
 @pytest.fixture
@@ -189,10 +191,10 @@ def test_the_stages_of_a_steady_run_are_kept(piped: Any) -> None:
     recorder, _, call = piped()
     for _ in range(4):
         call(0.1)
-    assert recorder.stages[1] == 4
+    assert recorder.stages.output == 4
     for _ in range(40):
         call(0.1)
-    assert recorder.stages[1] == 40
+    assert recorder.stages.output == 40
 
 
 def test_looks_are_many_at_first_and_rare_later(piped: Any) -> None:
