@@ -28,7 +28,6 @@ _SHORTEST_S = 0.5
 _RUNS = 5
 _REST_S = 5.0
 _LOOK_S = 1.5
-_QUIET = MOST
 _EXTRA_S = 1200.0
 """For void runs and waiting in all, or a machine that is never quiet would be waited for without end."""
 _STAT = Path("/proc/stat")
@@ -123,7 +122,7 @@ class OwnMachine:
             before = self.read()
             self.spin(_LOOK_S)
             self.left_s -= _REST_S + _LOOK_S
-            if self.read().others_since(before) <= _QUIET:
+            if self.read().others_since(before) <= MOST:
                 return
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -23,9 +23,9 @@ SLOW_ARITHMETIC = {"gflops": 50, "tensor_cores": 4, "compute": 0}
 """Slow enough that products are most of a step, whatever dispatching them takes on two cores."""
 
 
-def _made(model: Any, *shape: int, jit: bool = False) -> Made:
+def _made(model: Any, *shape: int) -> Made:
     """Compile a model, and hand it over with one batch for ever."""
-    model.compile("sgd", "mse", jit_compile=jit)
+    model.compile("sgd", "mse", jit_compile=False)
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
     batch = (x, np.zeros((shape[0], 1), "float32"))
     return model, tf.data.Dataset.from_tensors(batch).repeat(), {}
@@ -78,9 +78,8 @@ def _job(
     machine: Machine,
     *,
     twin: Callable[[], Made] | None = None,
-    beside: tuple[str, ...] = (),
 ) -> StepJob:
-    return StepJob(name, make, expected, budget_s=BUDGET_S, beside=beside, twin=twin, machine=machine)
+    return StepJob(name, make, expected, budget_s=BUDGET_S, twin=twin, machine=machine)
 
 
 PRODUCTS = Machine(knobs=SLOW_ARITHMETIC)

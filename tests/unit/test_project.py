@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -136,3 +137,15 @@ def test_importing_tfdiag_costs_less_than_importing_numpy():
         min(import_time.cost_ms(statement)[1] for _ in range(3)) for statement in import_time.STATEMENTS
     )
     assert (ours - nothing) / (numpy - nothing) <= import_time.LIMIT_RATIO
+
+
+def test_what_a_run_could_not_know_is_no_other_story(monkeypatch: pytest.MonkeyPatch):
+    """The README's report is compared by its sections: lines of the verdict differ from run to run."""
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    story = importlib.import_module("refresh_readme").story
+    shown = "INPUT-BOUND  99 %\nThe step waits.\na model\n\nFindings\n  1  sequential-map in map\n"
+    unsure = shown.replace("a model", "To say more: the host of this virtual machine took cores\na model")
+    assert story(shown) == story(unsure)
+    assert story(shown) != story(shown.replace("INPUT", "HOST"))
+    assert story(shown) != story(shown.replace("sequential-map", "slow-callback"))
+    assert story(shown) != story(shown.replace("Findings", "Where a step's time goes\n\nFindings"))

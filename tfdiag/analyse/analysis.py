@@ -106,9 +106,7 @@ def analyse(measurements: Measurements) -> Analysis:
         input_alone=alone,
         pipeline=pipeline_model(measurements.pipeline),
         bounds=bounds_of(measurements, steady, step, replay, alone),
-        verdict=judge(
-            measurements, step, fills, contended, 0.0 if isinstance(alone, Missing) else alone.batch.value
-        ),
+        verdict=judge(measurements, step, fills, contended, alone),
         filling=fills,
         contended_s=contended,
         device=device_facts(measurements.device, 1 if isinstance(live, Missing) else live.steps_per_call),

@@ -32,6 +32,8 @@ _STOLEN = 0.1
 _GRAPH_DISPATCH_S = 1e-3
 """What calling a graph may cost at most; a call that is far longer does compute."""
 
+_NOT_READ_ALONE = Missing("the input was not read without the model")
+
 _WORDS = {
     "input-bound": "The step waits for data",
     "transfer-bound": "Copies between host and device take",
@@ -63,12 +65,12 @@ def judge(
     step: Step | Missing,
     filling: str = "",
     contended_s: float = 0.0,
-    alone_s: float = 0.0,
+    alone: InputFacts | Missing = _NOT_READ_ALONE,
 ) -> Verdict:
     """Name what the step's time is spent on.
 
     `filling` is a cache that was not full yet, `contended_s` what the input takes from the step by working,
-    `alone_s` what a batch of the input takes without the model, 0 where that is not known.
+    `alone` what a batch of the input takes without the model.
     """
     if isinstance(step, Missing):
         return Verdict("inconclusive", _sentence_without(step.reason), 0.0, 0.0, (step.reason,))
@@ -80,9 +82,9 @@ def judge(
     missing = _missing(measurements, step)
     fixable = {code: share for code, share in shares.items() if code != "compute-bound"}
     code = max(fixable, key=lambda key: fixable[key])
-    if crosses(step, shares["input-bound"], VERDICT_SHARE):
+    if isinstance(alone, InputFacts) and crosses(step, shares["input-bound"], VERDICT_SHARE):
         # Whatever else is mended, no step is quicker than its input, which works beside dispatch and copies.
-        left = max(0.0, 1 - alone_s / total)
+        left = max(0.0, 1 - alone.batch.value / total)
         code = max(fixable, key=lambda key: fixable[key] if key == "input-bound" else min(fixable[key], left))
     if not crosses(step, fixable[code], VERDICT_SHARE):
         code = "compute-bound" if shares["compute-bound"] >= _COMPUTE_SHARE else ""

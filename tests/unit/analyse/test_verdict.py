@@ -10,10 +10,12 @@ import pytest
 from tests.synthetic import MS, Synthetic, analysed
 from tests.synthetic_host import host
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.breakdown import InputFacts
 from tfdiag.analyse.verdict import judge
 from tfdiag.model.measurements import Measurements
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import SEGMENTS, VERDICTS, HostItem, Step, Verdict
+from tfdiag.stats import Estimate
 
 
 def verdict(**parts: Any) -> Verdict:
@@ -334,9 +336,9 @@ def test_one_stalled_end_of_an_epoch_is_not_the_verdict():
 
 
 @pytest.mark.parametrize(
-    ("alone", "code"), [(0.0, "launch-bound"), (8 * MS, "launch-bound"), (16 * MS, "input-bound")]
+    ("alone", "code"), [(None, "launch-bound"), (8 * MS, "launch-bound"), (16 * MS, "input-bound")]
 )
-def test_what_paces_the_step_names_it(alone: float, code: str):
+def test_what_paces_the_step_names_it(alone: float | None, code: str):
     """Dispatch goes on while the input works: where no batch comes sooner, mending dispatch gives nothing."""
     segments = {"input_wait": 5 * MS, "launch": 8 * MS, "device_compute": 4 * MS}
     step = Step(
@@ -346,4 +348,6 @@ def test_what_paces_the_step_names_it(alone: float, code: str):
         segments={name: Quantity(segments.get(name, 0.0), "s") for name in SEGMENTS},
         steady_steps=100,
     )
-    assert judge(Synthetic().measurements(), step, alone_s=alone).code == code
+    known = Missing("not read")
+    facts = known if alone is None else InputFacts(Estimate(alone, alone, alone, 100), 0.0)
+    assert judge(Synthetic().measurements(), step, alone=facts).code == code

@@ -139,6 +139,8 @@ def test_the_type_is_that_of_the_products():
     assert ("matrix product", "float16", True) in on_gpu
     assert ("convolution", "float32", True) in on_gpu
     assert ("matrix product", "bfloat16", False) in wanted_peaks({"bfloat16": 1.0}, set(), 8.0)
+    hardly = wanted_peaks({"float16": 1.0, "float32": 0.001}, set(), 8.0)
+    assert hardly[-1] == ("matrix product", "float32", True)
 
 
 def test_nothing_counted_is_missing():

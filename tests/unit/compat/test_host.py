@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -106,3 +107,20 @@ def test_cores_and_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=8.0, available=3.0))
     assert (host.memory_bytes(), host.free_memory_bytes()) == (8, 3)
     assert 0 < host.free_disk_bytes(str(tmp_path)) <= psutil.disk_usage(str(tmp_path)).total
+
+
+def test_what_the_host_of_a_virtual_machine_takes_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the cores that this process may run on; where no system tells, nothing was seen to be taken."""
+
+    class Times(NamedTuple):
+        """What Linux tells of a core."""
+
+        user: float
+        steal: float
+
+    each = [Times(5.0, 1.5), Times(5.0, 0.5), Times(5.0, 8.0)]
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: each)
+    assert host.stolen_s() == 2.0
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [])
+    assert host.stolen_s() == 0.0
