@@ -18,6 +18,7 @@ WITHIN = 2.0
 def diagnosed(
     probe: Any, rows: int, width: int, units: int, layers: int, grid: list[int], budget: float
 ) -> Any:
+    import statistics
     import time
 
     import keras
@@ -45,22 +46,25 @@ def diagnosed(
         report = tfdiag.diagnose(model, dataset, budget=budget, verify=False, steps=200)
     found = [finding for finding in report.to_dict()["findings"] if finding["check"] == "better-on-cpu"]
 
-    truth = {}
-    if grid:
-        for device in ("/CPU:0", "/GPU:0"):
+    # By turns: a machine that is slow for a second is so on both devices and at every size.
+    timed: dict[tuple[str, int], tuple[Any, Any, list[float]]] = {}
+    for device in ("/CPU:0", "/GPU:0"):
+        with tf.device(device if device == "/CPU:0" else None):
+            model = make()
+            for count in grid:
+                iterator = iter(tf.data.Dataset.from_tensors(batch(count)).repeat())
+                model.train_function = None
+                model.make_train_function()
+                timed[device, count] = model.train_function, iterator, []
+    turns, warm_up = 24, 3
+    for turn in range(turns):
+        for (device, _), (step, iterator, taken) in timed.items():
             with tf.device(device if device == "/CPU:0" else None):
-                model = make()
-                for count in grid:
-                    iterator = iter(tf.data.Dataset.from_tensors(batch(count)).repeat())
-                    model.train_function = None
-                    model.make_train_function()
-                    taken = []
-                    for _ in range(16):
-                        begin = time.perf_counter()
-                        model.train_function(iterator)["loss"].numpy()
-                        taken.append(time.perf_counter() - begin)
-                    # Other processes only ever make it longer.
-                    truth[f"{device} {count}"] = sorted(taken[2:])[3]
+                begin = time.perf_counter()
+                step(iterator)["loss"].numpy()
+                if turn >= warm_up:
+                    taken.append(time.perf_counter() - begin)
+    truth = {f"{device} {count}": statistics.median(taken) for (device, count), (_, _, taken) in timed.items()}
     from tfdiag.analyse.devices import crossing
     from tfdiag.collect.step_devices import measure_step
     from tfdiag.compat.devices import computing_devices

@@ -9,26 +9,28 @@ import pytest
 import tensorflow as tf
 
 from tfdiag.collect.pipeline import describe_pipeline, hardly_waits, with_samples
+from tfdiag.compat.tfdata import RunningStages
 from tfdiag.compat.tfgraph import DatasetGraph, GraphUnavailable
 from tfdiag.model.measurements import Live, Replay
 from tfdiag.model.pipeline import Pipeline, Stage
 from tfdiag.model.quantity import Missing
 
 Data = tf.data.Dataset
-STAGES = ((Stage(0, "Range", elements=9), Stage(1, "Map", inputs=(0,), elements=8)), 1)
-BEFORE = ((Stage(0, "Range", elements=2), Stage(1, "Map", inputs=(0,), elements=1)), 1)
+STAGES = (Stage(0, "Range", elements=9), Stage(1, "Map", inputs=(0,), elements=8))
+BEFORE = (Stage(0, "Range", elements=2), Stage(1, "Map", inputs=(0,), elements=1))
 
 
 class Ran:
     """Stands for the recorder of a run."""
 
-    def __init__(self, stages: Any = None, before: Any = None, why: str = "autotuning is off") -> None:
-        """Say what was read."""
-        self.stages, self.stages_before, self._why = stages, before, why
+    def __init__(self, *readings: tuple[Stage, ...]) -> None:
+        """Say what was read, last and before."""
+        read = [RunningStages(1, stages[1].elements, lambda stages=stages: stages) for stages in readings]
+        self.stages, self.stages_before = (*read, None, None)[:2]
 
     def stages_missing(self) -> str:
         """Say why nothing was read."""
-        return self._why
+        return "autotuning is off"
 
 
 def ran(*args: Any) -> Any:
@@ -57,7 +59,7 @@ def test_what_ran_and_what_was_written():
     """Both views are there, with the earlier reading."""
     found = described(Data.range(9).map(one_more), ran(STAGES, BEFORE))
 
-    assert (found.stages, found.output, found.stages_before) == (STAGES[0], 1, BEFORE[0])
+    assert (found.stages, found.output, found.stages_before) == (STAGES, 1, BEFORE)
     assert [node.label for node in found.graph] == ["range(…)", "map(one_more)"]
     assert (found.missing, found.graph_missing) == ("", "")
     assert len(found.written) == 2
@@ -105,7 +107,7 @@ def test_what_is_no_dataset_has_no_graph():
 
     assert found.graph == ()
     assert "tf.data.Dataset" in found.graph_missing
-    assert found.stages == STAGES[0]
+    assert found.stages == STAGES
 
 
 @pytest.mark.parametrize(("recorder", "why"), [(ran(), "autotuning is off"), (None, "nothing ran")])
@@ -124,7 +126,7 @@ def test_a_graph_that_can_not_be_written(monkeypatch: pytest.MonkeyPatch):
     found = described(Data.range(9), ran(STAGES))
 
     assert found.graph_missing == "it has state of its own"
-    assert found.stages == STAGES[0]
+    assert found.stages == STAGES
 
 
 def never(*_: Any) -> Any:
