@@ -64,7 +64,9 @@ def diagnosed(
                 step(iterator)["loss"].numpy()
                 if turn >= warm_up:
                     taken.append(time.perf_counter() - begin)
-    truth = {f"{device} {count}": statistics.median(taken) for (device, count), (_, _, taken) in timed.items()}
+    truth = {
+        f"{device} {count}": statistics.median(taken) for (device, count), (_, _, taken) in timed.items()
+    }
     from tfdiag.analyse.devices import crossing
     from tfdiag.collect.step_devices import measure_step
     from tfdiag.compat.devices import computing_devices
