@@ -71,13 +71,28 @@ def _ctrl_c_is_heard() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _garbage_ends_young(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What the fits of a module left in circles is collected behind it.
+def _old_objects_rest(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep the collector from the many objects that libraries and collected tests are made of.
 
-    Taking down a tf.data iterator can wait for its tuning thread to wake up, which sleeps the longer the
-    older it is: minutes later that would hold up any other test.
+    To go through all of them takes up to a second, in the middle of a step that is measured.
     """
+    if request.path.parent.name not in RUN_FITS:
+        yield
+        return
+    gc.collect()
+    gc.freeze()
     yield
+    gc.unfreeze()
+    gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage(request: pytest.FixtureRequest, _old_objects_rest: None) -> None:
+    """Let what earlier fits left in circles come to its end now.
+
+    Python may collect it at any time, and taking down a tf.data iterator can wait for its tuning thread to
+    wake up: for as long as the iterator is old. That time is not the next test's.
+    """
     if request.path.parent.name in RUN_FITS:
         gc.collect()
 
