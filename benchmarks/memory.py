@@ -399,7 +399,8 @@ def main() -> None:
     chosen = parser.parse_args()
 
     if chosen.job:
-        print(json.dumps(run_job(chosen.job, chosen.run, chosen.budget)))
+        print(json.dumps(run_job(chosen.job, chosen.run, chosen.budget)), flush=True)
+        forget()  # an iterator that asks Python for a batch while the interpreter ends waits for ever
         return
     found = []
     for name in JOBS:
