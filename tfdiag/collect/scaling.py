@@ -9,15 +9,19 @@ from typing import Any
 import numpy as np
 
 from tfdiag.collect.replay import resident
-from tfdiag.compat import compute as door
-from tfdiag.compat import gpu, host, keras, tensorflow
+from tfdiag.compat import compute, devices, gpu, host, keras, tensorflow
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.scaling import Scaling, SizeTimes
 
 __all__ = ["Room", "cannot_scale", "measure_scaling", "resized", "sizes_for"]
 
-_FACTORS = (0.5, 1.0, 2.0, 4.0)
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _LEAST_SIZES = 3
+_MOST_SIZES = 4
+_HELD_BYTES = 64 * 2**20
+"""Of the caller's rows, or two batches where that is more; the kept batch is one of them."""
+_ALIGNED = 64
+"""Rows of so many bytes: a slice of the first of them shares their memory."""
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 24
 _FIRST_CALLS = 2
@@ -48,18 +52,29 @@ class Room:
     """What may be taken where the fewest sizes that tell anything don't fit into the window."""
 
 
-def sizes_for(rows: int) -> list[int]:
-    """Give the sizes to try, smallest first; a batch of one row has no half."""
-    return sorted({max(1, round(factor * rows)) for factor in _FACTORS})
+def sizes_for(batch: Any, rows: int) -> tuple[list[int], str]:
+    """Give the sizes to try, smallest first, and why none is larger; a batch of one row has no half."""
+    parts = [devices.size_of(part) for part in tensorflow.tensorflow().nest.flatten(batch)]
+    most = max(_HELD_BYTES, 2 * sum(parts))
+    why = ""
+    for count in range(len(_FACTORS), _LEAST_SIZES - 1, -1):
+        sizes = sorted({max(1, round(factor * rows)) for factor in _FACTORS[:count]})[-_MOST_SIZES:]
+        # Parts whose slices don't share memory are held once for each size.
+        copies = [max(sizes) if size % (_ALIGNED * rows) == 0 else sum(sizes) for size in parts]
+        held = sum(size * (1 + copy / rows) for size, copy in zip(parts, copies, strict=True))
+        if held <= most or count == _LEAST_SIZES:
+            break
+        why = f"batches of {sizes[-1]} rows would hold more than {most / 2**20:.0f} MiB of the job's data"
+    return sizes, why
 
 
 def cannot_scale(model: Any, batch: Any, rows: int) -> str:
     """Say why batches of another size can't be given to this model; empty if they can."""
     if not keras.has_default_strategy(model):
         return "under a tf.distribute strategy the batch is split among replicas: other sizes are not tried"
-    if fixed := door.fixed_batch_size(model):
+    if fixed := compute.fixed_batch_size(model):
         return f"the model takes batches of {fixed} rows and no others"
-    if stateful := door.stateful_layers(model):
+    if stateful := compute.stateful_layers(model):
         return f"{stateful[0]} keeps its state from batch to batch, so all batches must have one size"
     tf = tensorflow.tensorflow()
     for part in tf.nest.flatten(batch):
@@ -74,11 +89,15 @@ def cannot_scale(model: Any, batch: Any, rows: int) -> str:
 
 
 def resized(batch: Any, rows: int, wanted: int) -> Any:
-    """Cut a batch, or repeat its rows."""
+    """Cut a batch, which copies nothing where that can be, or repeat its rows."""
     tf = tensorflow.tensorflow()
     which = np.arange(wanted) % rows
+
+    def change(part: Any) -> Any:
+        return tf.gather(part, which) if wanted > rows else tf.convert_to_tensor(part)[:wanted]
+
     with tf.device("/CPU:0"):
-        return tf.nest.map_structure(lambda part: tf.gather(part, which), batch)
+        return tf.nest.map_structure(change, batch)
 
 
 def measure_scaling(
@@ -103,13 +122,18 @@ def measure_scaling(
     eager = bool(getattr(model, "run_eagerly", False)) or tensorflow.functions_run_eagerly()
     spec, known = _any_size(tf, batch, element_spec)
     anew = not known and not eager
-    sizes, window_s, why_fewer = _that_fit(sizes_for(rows), rows, room, anew=anew)
+    wanted, too_large = sizes_for(batch, rows)
+    if too_large and len(wanted) < _LEAST_SIZES:
+        return Missing(too_large)
+    sizes, window_s, why_fewer = _that_fit(wanted, rows, room, anew=anew)
     if len(sizes) < _LEAST_SIZES:
         return Missing(why_fewer)
+    why_fewer = why_fewer or too_large
+    largest = resized(batch, rows, sizes[-1])
 
     def datasets() -> Iterator[tuple[int, Any]]:
         for size in sizes:
-            yield size, resident(model, resized(batch, rows, size), spec)
+            yield size, resident(model, resized(largest, sizes[-1], size), spec)
 
     before = getattr(model, "train_function", None)
     try:

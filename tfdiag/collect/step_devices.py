@@ -32,7 +32,8 @@ _CALLS = 30
 _MEMORY_PART = 0.25
 _COPIES = 4
 """Weights, gradients, and what an optimizer keeps, on each device."""
-_MOST_BYTES = 128 * 2**20
+_MOST_BYTES = 16 * 2**20
+"""The largest batch that is made: with those of its other sizes it stays below 64 MiB."""
 
 
 def step_on_devices(
@@ -166,6 +167,7 @@ class _Batches:
         self._model, self._batch, self._rows = model, batch, rows
         self._copies: dict[str, Any] = {}
         self._steps: dict[tuple[str, int], Callable[[Any], Any]] = {}
+        self._made = {rows: batch}
         tf = tensorflow.tensorflow()
         parts = tf.nest.flatten(batch)
         alike = [door.rows_of(part) == rows for part in parts]
@@ -177,9 +179,9 @@ class _Batches:
         """Make a step ready on a device, with a batch of so many rows."""
         tf = tensorflow.tensorflow()
         model, step = self._step(device, rows)
-        batch = self._batch
-        if rows != self._rows:
-            batch = tf.nest.map_structure(lambda part: door.with_rows(part, rows), batch)
+        if rows not in self._made:  # one for all devices
+            self._made[rows] = tf.nest.map_structure(lambda part: door.with_rows(part, rows), self._batch)
+        batch = self._made[rows]
         spec = self._spec if rows == self._rows else tf.nest.map_structure(_of_rows(rows), self._spec)
         iterator = iter(replay.resident(model, batch, spec))
         parts = [part for part in tf.nest.flatten(batch) if door.is_dense(part)]

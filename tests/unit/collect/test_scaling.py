@@ -84,7 +84,50 @@ def test_rows_are_cut_and_repeated() -> None:
 )
 def test_sizes_around_the_jobs_own(rows: int, sizes: list[int]) -> None:
     """Half to four times; a batch of one row can't be halved."""
-    assert sizes_for(rows) == sizes
+    assert sizes_for(np.zeros((rows, 3)), rows) == (sizes, "")
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "sizes"),
+    [
+        (MIB, [4, 8, 16, 32]),  # 8 and 32 MiB
+        (MIB + 4, [2, 4, 8, 16]),  # each size with its own memory: 8 and 4, 8, 16, 32 MiB would be 68
+        (2 * MIB, [2, 4, 8, 16]),  # 16 and 32 MiB
+        (4 * MIB, [2, 4, 8]),  # 32 and 32 MiB
+        (32 * MIB, [2, 4, 8]),  # two batches of 256 MiB
+    ],
+)
+def test_sizes_hold_no_more_than_is_promised(row_bytes: int, sizes: list[int]) -> None:
+    """All of them, and the batch itself, take 64 MiB or two batches; what is left out is said."""
+    large = np.broadcast_to(np.float32(0), (8, row_bytes // 4))  # so large, without the memory
+    found, why = sizes_for((large, np.zeros(8, np.int64)), 8)
+    assert found == sizes
+    assert ("MiB of the job's data" in why) is (sizes[-1] < 32)
+
+
+def test_one_large_row_has_no_sizes_that_may_be_held() -> None:
+    """A batch of one row that could only grow is not tried, for that reason."""
+    found = scaled(jobs.tiny_model(), tf.data.Dataset.from_tensors(jobs.arrays(1)), rows=1)
+    assert isinstance(found, Scaling)
+    wide = jobs.compiled(keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1)]))
+    found = scaled(
+        wide, tf.data.Dataset.from_tensors((np.zeros((1, 10 * MIB), "f4"), np.zeros((1, 1)))), rows=1
+    )
+    assert isinstance(found, Missing)
+    assert "MiB of the job's data" in found.reason
+
+
+def test_sizes_share_memory() -> None:
+    """Slices of the largest one are no copies of it."""
+    largest = resized(np.zeros((4, 64), "float32"), 4, 16)
+    addresses = {
+        np.asarray(memoryview(resized(largest, 16, rows))).__array_interface__["data"][0]
+        for rows in (1, 4, 8, 16)
+    }
+    assert len(addresses) == 1
 
 
 def fixed_model() -> Any:
