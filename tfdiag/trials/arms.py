@@ -102,12 +102,32 @@ def _rewritten(session: Session, analysis: Analysis, x: Any, edits: Sequence[Edi
                 raise CannotTry(why)
         if rows is not None:
             changed = changed.set_size(_batch(changed, _rows(analysis)), rows)
+        changed = written_out(changed)
         endless = changed.full_caches(_cached(changed, analysis)).forever()
-        if tfdata.prefetch_injected(x) and "Prefetch" not in changed.nodes[-1].op:
-            endless = endless.prefetch(_BUFFERED)  # which the runtime adds only where it tunes
+        if injects_prefetch(changed):
+            endless = endless.prefetch(_BUFFERED)
         return _paused(endless).build()
     except (GraphUnavailable, CannotEdit) as error:
         raise CannotTry(str(error)) from error
+
+
+def written_out(graph: DatasetGraph) -> DatasetGraph:
+    """Make maps without state parallel, which the runtime does by itself, but only where it tunes."""
+    if not graph.options.autotune or not graph.options.default_optimizations:
+        return graph
+    for node in graph.nodes:
+        function = node.function
+        if node.op == "MapDataset" and function is not None and not (function.stateful or function.python):
+            with contextlib.suppress(CannotEdit):
+                graph = graph.parallel(node.id)
+    return graph
+
+
+def injects_prefetch(graph: DatasetGraph) -> bool:
+    """Say whether the runtime adds a prefetch at the end, which it does only where it tunes."""
+    options = graph.options
+    wanted = options.autotune and options.default_optimizations and options.inject_prefetch
+    return wanted and "Prefetch" not in graph.nodes[-1].op
 
 
 def _paused(graph: DatasetGraph) -> DatasetGraph:
