@@ -23,7 +23,7 @@ import tensorflow as tf
 
 import tfdiag
 from benchmarks.inputs import pauses
-from benchmarks.inputs.suite import CHECKS, Case, Work, cases
+from benchmarks.inputs.suite import CHECKS, Case, Cost, Work, cases
 from benchmarks.quiet import MACHINE
 from benchmarks.stats import Goal, kept
 from tests.traces_left import leaves_no_trace
@@ -41,6 +41,7 @@ EPOCHS_LEAST = 6
 """Of short epochs, so that one that stalls at its end is not the typical one …"""
 LONGER_MOST = 4.0
 """… and how much longer a run may take for them."""
+SAMPLING = "sampling the stages of the input"
 MUST_WAIT = 0.30
 MAY_WAIT = 0.03
 
@@ -72,6 +73,34 @@ def right_cause(case: Case, findings: list[str]) -> bool:
     return bool(findings) and findings[0] in {case.plant, *case.accept}
 
 
+class Truth:
+    """What the bottleneck costs while the diagnosis samples it: a machine changes its speed within seconds.
+
+    It is asked right before the stages are sampled and right after, which `progress` tells; where they are
+    not, before the diagnosis and after.
+    """
+
+    def __init__(self, ask: Cost | None) -> None:
+        """Ask for the first time."""
+        self._ask = ask
+        self._outside = [ask()] if ask else []
+        self._around: list[float] = []
+
+    def heard(self, said: str) -> None:
+        """Ask again where stages are sampled: before, and when something else begins."""
+        if self._ask and (said == SAMPLING or len(self._around) == 1):
+            self._around.append(self._ask())
+
+    def cost_s(self) -> float | None:
+        """Give the seconds of a batch, None where nobody knows."""
+        if self._ask is None:
+            return None
+        if len(self._around) < 2:
+            self._around.append(self._ask())
+        looks = self._around if len(self._around) > 1 else [*self._outside, *self._around]
+        return statistics.fmean(looks)
+
+
 After = Callable[[Case, Work, tfdiag.Report], None]
 """What else is done with a job that was diagnosed."""
 
@@ -79,18 +108,18 @@ After = Callable[[Case, Work, tfdiag.Report], None]
 def diagnosed(case: Case, budget: float, after: After | None, *, verify: bool) -> dict[str, Any]:
     """Build a job, diagnose it, and hold the report against what is known."""
     work = case.build()
-    if work.cost:
-        work.cost()  # before as well as after: the machine's speed is not the same
+    truth = Truth(work.cost)
     MACHINE.wait()
     begin = time.perf_counter()
     with leaves_no_trace(work.model, dataset=work.dataset):
         found = tfdiag.diagnose(
-            work.model, work.dataset, fit_kwargs=work.kwargs, budget=budget, verify=verify
-        )
+            work.model, work.dataset, fit_kwargs=work.kwargs, budget=budget, verify=verify,
+            progress=truth.heard,
+        )  # fmt: skip
     took = time.perf_counter() - begin
     of_input = [finding.check for finding in found.findings if finding.check in CHECKS]
     slowest = reported_bottleneck(found)
-    cost = work.cost() if work.cost else None
+    cost = truth.cost_s()
     if after is not None:
         after(case, work, found)
     return {

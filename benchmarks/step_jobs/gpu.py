@@ -53,22 +53,27 @@ def _convolutions(filters: int, depth: int, side: int, rows: int, policy: str) -
 
 
 def _recurrent(cell: Any, length: int, **options: Any) -> Made:
-    sequence = [keras.Input((length, 16)), cell(32, name="encoder", **options), layers.Dense(1)]
-    return _made(keras.Sequential(sequence), 64, length, 16)
+    sequence = [keras.Input((length, 16)), cell(192, name="encoder", **options), layers.Dense(1)]
+    return _made(keras.Sequential(sequence), 256, length, 16)
 
 
-def many_layers() -> Made:
-    """Give many layers of which none is work for a GPU."""
+def few_rows() -> Made:
+    """Give many layers that hardly compute: the CPU is done before the GPU has been told what to do."""
     return _dense(32, 24, 16, "float32")
 
 
+def many_layers() -> Made:
+    """Give many layers of which none is work for a GPU, though all of them are for this CPU."""
+    return _dense(128, 24, 512, "float32")
+
+
 def many_small_operations() -> Made:
-    """Give arithmetic on small tensors, one after the other."""
-    inputs = keras.Input((64,))
+    """Give arithmetic on tensors that are small for a GPU, one after the other."""
+    inputs = keras.Input((128,))
     x = inputs
     for _ in range(20):
         x = layers.LayerNormalization()(layers.Activation("tanh")(x))
-    return _made(keras.Model(inputs, layers.Dense(1)(x)), 32, 64)
+    return _made(keras.Model(inputs, layers.Dense(1)(x)), 2048, 128)
 
 
 def _job(
@@ -98,6 +103,7 @@ JOBS = (
         "unaligned shapes: dense layers of 1001 units", lambda: _dense(1001, 3, 256, "mixed_float16", 1024),
         "unaligned-shapes", PRODUCTS, twin=lambda: _dense(1000, 3, 256, "mixed_float16", 1024),
     ),
+    _job("better on the CPU: 24 dense layers, 16 rows", few_rows, "better-on-cpu", LAUNCHES),
     _job("many small kernels: 24 dense layers", many_layers, "many-small-kernels", LAUNCHES),
     _job(
         "many small kernels: normalised again and again", many_small_operations, "many-small-kernels",

@@ -204,7 +204,7 @@ def _auc() -> Any:
 
 
 def _cheap_loop() -> Made:
-    return _row_by_row("map_fn", batch=256, features=512, width=2048)
+    return _row_by_row("map_fn", batch=256, features=1024, width=4096)
 
 
 def _left_padded() -> Made:

@@ -72,6 +72,16 @@ class Analysis:
         steps = max(1.0, steady.calls_per_epoch.value) * live.steps_per_call
         return steady.boundary.total_s / steps, steady.boundary.restart_s / steps
 
+    def lasting_ends(self) -> float:
+        """Give what of epochs' ends has nothing to do with the input: validation, callbacks, metrics."""
+        ends, _ = self.between_epochs()
+        if ends <= 0 or isinstance(self.steady, Missing) or isinstance(self.steady.boundary, Missing):
+            return 0.0
+        boundary = self.steady.boundary
+        hooks = sum(seconds for _, _, seconds in boundary.callbacks)
+        lasting = boundary.validation_s + hooks + boundary.metrics_s
+        return ends * min(1.0, lasting / boundary.total_s)
+
     def host_item(self, name: str) -> float:
         """Give the seconds of one part of the host segment."""
         if isinstance(self.step, Missing):

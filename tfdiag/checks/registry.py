@@ -45,6 +45,8 @@ class Check:
     rank: int = 0
     """0 for a cause; 1 for work that could be spared though nothing is wrong with how it is done; 2 for what
     is said where no cause was found. Causes come first in a report."""
+    explains: tuple[str, ...] = ()
+    """Checks that see the same in general. Where this one explains most of what they found it comes first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,6 +281,11 @@ class Look:
         def of_loop(name: str) -> str | None:
             return _loop_of(name, parts.loops)
 
+        def with_others(time: PartTime) -> Quantity:
+            ends = (time.alone_s + time.beside_s, time.alone_s, time.alone_s + time.beside_most_s)
+            value, low, high = (scale * end for end in ends)
+            return Quantity(value, "s", low, high, source=_SOURCE, count=calls)
+
         of_loops = part_times(spans, of_loop, calls, loops=True)
         of_tables = {layer: part_times(spans, _among(names), calls) for layer, names in parts.tables.items()}
 
@@ -311,7 +316,9 @@ class Look:
                 for each in found.loops
             ),
             embeddings=tuple(
-                replace(each, alone=seconds(times["table"])) if (times := of_tables.get(each.layer)) else each
+                replace(each, took=with_others(times["table"]))
+                if (times := of_tables.get(each.layer))
+                else each
                 for each in found.embeddings
             ),
             recurrent=tuple(

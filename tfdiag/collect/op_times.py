@@ -12,7 +12,9 @@ from tfdiag.collect.walked import normal
 from tfdiag.compat.op_spans import OpSpan, Spans
 from tfdiag.model.placement import CopyTime, Kind, OpTime, PlacedOp
 
-__all__ = ["Pairs", "bridged", "copy_times", "held_up", "length", "op_times", "seconds_of_each", "union"]
+__all__ = [
+    "Pairs", "beside", "bridged", "copy_times", "held_up", "length", "op_times", "seconds_of_each", "union",
+]  # fmt: skip
 
 Pairs = list[tuple[float, float]]
 
@@ -64,21 +66,54 @@ def held_up(mine: list[OpSpan], kernels: Iterable[tuple[float, float]], spans: S
     return length(union([*kernels, *_around(running, spans)]))
 
 
+def beside(mine: list[OpSpan], spans: Spans) -> tuple[float, float]:
+    """Measure how long these ops ran while others did too: their part of that, and all of it.
+
+    Each moment belongs in equal parts to the threads that work in it. On a device there is no such time:
+    what the host does beside a kernel is not waited for.
+    """
+    if spans.kernels:
+        return 0.0, 0.0
+    others: dict[int, Pairs] = {}
+    for span in _others(mine, spans.ops):
+        others.setdefault(span.line, []).append((span.begin, span.end))
+    ours = [union(pairs) for pairs in _by_line(mine).values()]
+    theirs = [union(pairs) for pairs in others.values()]
+    edges = np.array(
+        [
+            edge
+            for which, lines in ((0, ours), (1, theirs))
+            for pairs in lines
+            for begin, end in pairs
+            for edge in ((begin, 1, which), (end, -1, which))
+        ]
+    ).reshape(-1, 3)
+    edges = edges[np.argsort(edges[:, 0], kind="stable")]
+    working = np.cumsum(edges[:, 1:2] * (edges[:, 2:] == (0, 1)), axis=0)[:-1]
+    both = np.diff(edges[:, 0]) * np.all(working > 0, axis=1)
+    parts = working[:, 0] / np.maximum(1, working.sum(axis=1))
+    return float(np.sum(both * parts)), float(np.sum(both))
+
+
 def _alone(mine: list[OpSpan], ops: Iterable[OpSpan]) -> Pairs:
     """Give when some of these ops ran and no other: what runs inside of them is theirs."""
-    own = {id(span) for span in mine}
-    by_line: dict[int, Pairs] = {}
-    for span in mine:
-        by_line.setdefault(span.line, []).append((span.begin, span.end))
-    for pairs in by_line.values():
-        pairs.sort()
-    others = [
-        (span.begin, span.end)
-        for span in ops
-        if id(span) not in own and not _related(span, by_line.get(span.line, []))
-    ]
-    busy = union(others)
+    busy = union((span.begin, span.end) for span in _others(mine, ops))
     return _without(bridged(union((span.begin, span.end) for span in mine), busy), busy)
+
+
+def _others(mine: list[OpSpan], ops: Iterable[OpSpan]) -> list[OpSpan]:
+    own = {id(span) for span in mine}
+    by_line = _by_line(mine)
+    return [span for span in ops if id(span) not in own and not _related(span, by_line.get(span.line, []))]
+
+
+def _by_line(spans: list[OpSpan]) -> dict[int, Pairs]:
+    found: dict[int, Pairs] = {}
+    for span in spans:
+        found.setdefault(span.line, []).append((span.begin, span.end))
+    for pairs in found.values():
+        pairs.sort()
+    return found
 
 
 def bridged(mine: Pairs, others: Pairs) -> Pairs:

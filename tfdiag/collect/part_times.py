@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tfdiag.collect.op_times import Pairs, bridged, held_up, length, union
+from tfdiag.collect.op_times import Pairs, beside, bridged, held_up, length, union
 from tfdiag.collect.walked import normal
 from tfdiag.compat.op_spans import OpSpan, Spans
 
@@ -36,6 +36,10 @@ class PartTime:
     """What an op of it takes, as a mean; those left out that only carry values."""
     repeats: float
     """How often an op of it runs."""
+    beside_s: float = 0.0
+    """Its part of the time in which others worked as well …"""
+    beside_most_s: float = 0.0
+    """… and all of that time."""
 
 
 def part_times(
@@ -69,7 +73,10 @@ def part_times(
         alone = held_up(mine, [], spans)
         if loops and spans.working:
             alone = max(alone, _between(mine, others, spans.working))
-        found[key] = PartTime(alone / calls, _mean(mine), _repeats(mine) / calls)
+        part_s, most_s = beside(mine, spans)
+        found[key] = PartTime(
+            alone / calls, _mean(mine), _repeats(mine) / calls, part_s / calls, most_s / calls
+        )
     return found
 
 

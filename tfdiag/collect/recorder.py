@@ -25,7 +25,7 @@ from tfdiag.model.measurements import LOOP, BoundaryEvent, CallbackTime, Live, V
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.stats import median
 
-__all__ = ["Recorder"]
+__all__ = ["EventKind", "Recorder"]
 
 _LOOKS = (4, 10, 20, 40)
 """Calls after which the first looks happen; later ones come every `_EVERY` calls."""

@@ -20,25 +20,30 @@ from tfdiag.compat.keras import epoch_length, flavour, keras
 from tfdiag.compat.tensorflow import tensorflow
 
 __all__ = [
-    "clone", "endless", "put_settings", "steps_per_execution_setting", "weight_bytes",
+    "asking", "clone", "put_settings", "steps_per_execution_setting", "weight_bytes",
     "without_metrics_setting",
 ]  # fmt: skip
 
 
-def endless(dataset: Any) -> Any:
-    """Give a PyDataset with the batches and workers of another one, again and again; None for tf_keras."""
+def asking(dataset: Any, *, endless: bool) -> Any:
+    """Give a PyDataset with the batches and workers of another one; None for tf_keras.
+
+    It is asked for nothing but batches: what the caller's does at the ends of epochs may change it.
+    """
     base: Any = getattr(keras().utils, "PyDataset", None)
     if base is None or not isinstance(dataset, base):
         return None
 
-    class Endless(base):  # type: ignore[misc,valid-type,unused-ignore]  # Keras is untyped
-        num_batches = None
+    class Asking(base):  # type: ignore[misc,valid-type,unused-ignore]  # Keras is untyped
+        @property
+        def num_batches(self) -> int | None:
+            return None if endless else length
 
         def __getitem__(self, index: int) -> Any:
             return dataset[index % length if length else index]
 
     length = epoch_length({"x": dataset})
-    return Endless(
+    return Asking(
         workers=dataset.workers,
         use_multiprocessing=dataset.use_multiprocessing,
         max_queue_size=dataset.max_queue_size,

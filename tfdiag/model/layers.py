@@ -67,8 +67,9 @@ class EmbeddingTable:
     """Different ones among them."""
     whole_ops: int = 0
     """Ops of a step that go over all rows of it, or of the optimizer's slots for it."""
-    alone: Maybe = Missing("it was not timed")
-    """Seconds of a call in which nothing but these ops ran."""
+    took: Maybe = Missing("it was not timed")
+    """Seconds of a call that these ops take; of time in which others ran beside them their part, and
+    within the interval none of it or all."""
 
 
 @dataclass(frozen=True, slots=True)

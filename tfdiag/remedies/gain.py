@@ -15,8 +15,6 @@ __all__ = [
     "speedup",
 ]  # fmt: skip
 
-_ENDS_STAY = 0.25
-"""Of an epoch's end, where its input does not work any more: what was in flight there is not waited for."""
 _CROWDED = 1.5
 """Two threads that share a core take at most this much longer for the same work."""
 _SHARED = 0.5
@@ -143,14 +141,14 @@ def pace_with(
     model: PipelineModel,
     *,
     as_sampled: bool = False,
-    ends_stay: float = _ENDS_STAY,
+    ends_stay: float = 0.0,
     crowding: float = (1 + _CROWDED) / 2,
 ) -> Pace:
     """Predict the step with a pipeline, its costs as they were in the live run or as they were sampled.
 
-    `ends_stay` is the part of an epoch's end that has nothing to do with how much the input works. It can't
-    be told apart from the rest, in which what is in flight is waited for. `crowding` is how much longer input
-    and step take while both work that took turns before: logical cores share what there is one of.
+    The end of an epoch takes down an iterator, which waits for its tuning thread, the longer the older it
+    is; `ends_stay` is the part of it that does not get shorter with the epoch. `crowding` is how much longer
+    input and step take while both work that took turns before: logical cores share what there is one of.
     """
     assert not isinstance(analysis.step, Missing)
     ends, restart = analysis.between_epochs()
@@ -163,7 +161,6 @@ def pace_with(
         rest -= analysis.segment("unexplained") * (1 - _ratio(fed.cpu_s, now.cpu_s))
         # and the first batch of an epoch, ahead of which nothing works, comes as much sooner.
         restart *= _ratio(fed.alone_s, now.alone_s)
-        ends *= ends_stay + (1 - ends_stay) * _ratio(fed.cpu_s, now.cpu_s)
         slower = 1.0 if as_sampled else _slower(analysis, now, between)
         fed, now = fed.scaled(slower), now.scaled(slower)
     cores = usable_cores(analysis.measurements)
@@ -174,7 +171,10 @@ def pace_with(
     longer = 0.0
     if pace.limit in ("the step", "input") and step_cpu + fed.cpu_s > _SHARED * cores * pace.seconds:
         longer = (crowding - 1) * max(0.0, _overlap(fed, rest) - _overlap(now, rest))
-    return replace(pace, seconds=ends + restart + pace.seconds + longer)
+    inside = pace.seconds + longer
+    lasting = analysis.lasting_ends()
+    shorter = ends_stay + (1 - ends_stay) * _ratio(inside, analysis.step.mean_s - between)
+    return replace(pace, seconds=lasting + (ends - lasting) * shorter + restart + inside)
 
 
 def _cooling(analysis: Analysis, wait: float, input_cpu: float) -> float:

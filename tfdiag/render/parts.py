@@ -60,8 +60,8 @@ def _table(table: EmbeddingTable) -> str:
         parts.append(f"a batch uses {number(table.rows_used.value)} of them")
     if table.whole_ops:
         parts.append("the step goes over all of them")
-    if isinstance(table.alone, Quantity):
-        parts.append(f"{duration(table.alone.value)} a call for that")
+    if isinstance(table.took, Quantity):
+        parts.append(f"{duration(table.took.value)} a call for that")
     return ", ".join(parts)
 
 

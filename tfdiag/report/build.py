@@ -37,7 +37,7 @@ def build(
         verdict=analysis.verdict,
         step=analysis.step,
         bounds=analysis.bounds,
-        findings=tuple(sorted((r.finding for r in outcome.results), key=_causes_first)),
+        findings=_causes_first([result.finding for result in outcome.results]),
         suggestions=tuple(sorted(advised, key=_best_first)),
         rejected=tuple(rejected),
         measurements=analysis.measurements,
@@ -80,9 +80,19 @@ def _tried(one: Suggestion, trial: Trial | None, trials: Trials) -> Suggestion:
     return replace(one, status=trial.status, measured=trial.measured, reason=trial.reason)
 
 
-def _causes_first(finding: Finding) -> tuple[int, int, float]:
-    ranks = {check.id: check.rank for check in all_checks()}
-    return ranks.get(finding.check, 0), _SEVERITY[finding.severity], -finding.cost.value
+def _causes_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Sort by rank, severity and cost; what explains most of a more general finding comes right before it."""
+    checks = {check.id: check for check in all_checks()}
+
+    def place(finding: Finding) -> tuple[int, int, float, bool]:
+        check = checks.get(finding.check)
+        cost = finding.cost.value
+        general = [other.cost.value for other in findings if check and other.check in check.explains]
+        explained = [other for other in general if cost >= _EXPLAINS * other]
+        rank = check.rank if check else 0
+        return rank, _SEVERITY[finding.severity], -max([cost, *explained]), not explained
+
+    return tuple(sorted(findings, key=place))
 
 
 def _best_first(suggestion: Suggestion) -> tuple[int, float]:
@@ -92,6 +102,8 @@ def _best_first(suggestion: Suggestion) -> tuple[int, float]:
     return rank, -gain.value if isinstance(gain, Quantity) else 0.0
 
 
+_EXPLAINS = 0.8
+"""Of what a more general check found."""
 _CROWDED = 0.25
 """Cores that others keep busy, on a machine without idle ones."""
 _IDLE = 0.1

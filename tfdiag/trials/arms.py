@@ -1,18 +1,21 @@
-"""The job as it is, and as a suggestion changes it, on copies that don't come to an end.
+"""The job as it is, and as a suggestion changes it, on copies of its input.
 
-A copy is read for ever, so that no end of an epoch falls into a turn; its caches hold some batches and are
-full at once, because what is compared is the steady state. What comes out of a cache costs the same however
-much it holds; what it takes to fill one is no part of the gain.
+Where the job's epochs are short a copy has them too (`epochs.py`), and is the caller's own pipeline with
+nothing but the change in it. Else a copy is read for ever, so that no end of an epoch falls into a turn; its
+caches hold some batches and are full at once, because what is compared is the steady state. What comes out of
+a cache costs the same however much it holds; what it takes to fill one is no part of the gain.
 """
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel
+from tfdiag.analyse.pipeline.caches import never_full
 from tfdiag.collect.session import Session
 from tfdiag.compat import host, keras, keras_copies, tfdata
 from tfdiag.compat.tfgraph import CannotEdit, DatasetGraph, GraphUnavailable
@@ -21,7 +24,8 @@ from tfdiag.model.pipeline import Edit
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Step
 from tfdiag.trials.apply import copied, edited, why_different
-from tfdiag.trials.lane import Arm, CannotTry
+from tfdiag.trials.epochs import Epochs, caches_fit
+from tfdiag.trials.lane import Arm, CachesTooLarge, CannotTry
 from tfdiag.trials.model_changes import changed_arm
 
 __all__ = ["arm_with", "require_possible"]
@@ -40,11 +44,20 @@ _NO_CALLBACKS = (
 )
 
 
-def arm_with(session: Session, analysis: Analysis, edits: Sequence[Edit], changes: Sequence[Change]) -> Arm:
-    """Give the caller's job on a copy of its input, with changes in that and beside it, if there are any."""
+def arm_with(
+    session: Session,
+    analysis: Analysis,
+    edits: Sequence[Edit],
+    changes: Sequence[Change],
+    epochs: Epochs | None = None,
+) -> Arm:
+    """Give the caller's job on a copy of its input, with changes in that and beside it, if there are any.
+
+    Without `epochs` it has no end.
+    """
     require_possible(session, changes)
     rows = [int(change.value or 0) for change in changes if change.kind == "batch_size"]
-    arm = _arm(session, analysis, edits, rows[-1] if rows else None)
+    arm = _arm(session, analysis, edits, rows[-1] if rows else None, epochs)
     try:
         return changed_arm(arm, changes, session.device)
     except CannotTry:
@@ -60,7 +73,9 @@ def require_possible(session: Session, changes: Sequence[Change]) -> None:
         raise CannotTry(_NO_CALLBACKS)
 
 
-def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int | None) -> Arm:
+def _arm(
+    session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int | None, epochs: Epochs | None
+) -> Arm:
     source = session.request.source
     x = source.data.get("x")
     samples = 1.0
@@ -79,22 +94,30 @@ def _arm(session: Session, analysis: Analysis, edits: Sequence[Edit], rows: int 
     if keras.is_py_dataset(x):
         if rows is not None:
             raise CannotTry("a PyDataset makes its own batches")
-        endless = keras_copies.endless(copied(x, edits))
-        if endless is None:
+        made = keras_copies.asking(copied(x, edits), endless=epochs is None)
+        if made is None:
             raise CannotTry("a Sequence of tf_keras always comes to an end")
-        return Arm(session.request.model, {"x": endless}, steps_per_call=steps)
+        return Arm(session.request.model, {"x": made}, steps_per_call=steps, epochs=epochs)
     if not tfdata.is_dataset(x):
         if edits:
             raise CannotTry(f"a {source.kind} can't be rewritten")
-        return _adapted(session, source.fresh(), steps, rows, samples)
-    dataset = _rewritten(session, analysis, x, edits, rows)
-    return Arm(session.request.model, {"x": dataset}, steps_per_call=steps, samples=samples)
+        return _adapted(session, source.fresh(), steps, rows, samples, epochs)
+    dataset = _rewritten(session, analysis, x, edits, rows, epochs)
+    return Arm(session.request.model, {"x": dataset}, steps_per_call=steps, samples=samples, epochs=epochs)
 
 
-def _rewritten(session: Session, analysis: Analysis, x: Any, edits: Sequence[Edit], rows: int | None) -> Any:
-    """Give a copy of the caller's dataset that has these changes, and no end."""
+def _rewritten(
+    session: Session,
+    analysis: Analysis,
+    x: Any,
+    edits: Sequence[Edit],
+    rows: int | None,
+    epochs: Epochs | None,
+) -> Any:
+    """Give a copy of the caller's dataset that has these changes."""
     try:
-        graph = DatasetGraph.of(x, str(session.folder))
+        # Of its own: the caches of two copies must not lie in the same files.
+        graph = DatasetGraph.of(x, tempfile.mkdtemp(dir=session.folder))
         changed = edited(graph, edits)
         if edits:
             why = why_different(graph, changed, edits, session.request.clock, _DIFFERENT_S)
@@ -102,8 +125,13 @@ def _rewritten(session: Session, analysis: Analysis, x: Any, edits: Sequence[Edi
                 raise CannotTry(why)
         if rows is not None:
             changed = changed.set_size(_batch(changed, _rows(analysis)), rows)
+        if epochs is not None:
+            if not caches_fit(changed.nodes, analysis):
+                raise CachesTooLarge("its caches would hold more than a trial may take")
+            return changed.build()
         changed = written_out(changed)
-        endless = changed.full_caches(_cached(changed, analysis)).forever()
+        spared = never_full(changed.nodes, _per_batch(analysis))
+        endless = changed.full_caches(_cached(changed, analysis), but=spared).forever()
         if injects_prefetch(changed):
             endless = endless.prefetch(_BUFFERED)
         return _paused(endless).build()
@@ -173,7 +201,14 @@ def _on_one_batch(session: Session, analysis: Analysis, steps: int) -> Arm:
     return arm
 
 
-def _adapted(session: Session, data: Mapping[str, Any], steps: int, rows: int | None, samples: float) -> Arm:
+def _adapted(
+    session: Session,
+    data: Mapping[str, Any],
+    steps: int,
+    rows: int | None,
+    samples: float,
+    epochs: Epochs | None = None,
+) -> Arm:
     """Give the job on what `fit` makes of arrays, or of one batch."""
     request = session.request
     arguments = {**data, "shuffle": request.fit_kwargs.get("shuffle", True)}
@@ -184,19 +219,32 @@ def _adapted(session: Session, data: Mapping[str, Any], steps: int, rows: int | 
         raise CannotTry("this Keras does not tell how it reads such an input")
     dataset = getattr(adapted, "dataset", adapted)
     close = getattr(adapted, "close", lambda: None)
-    return Arm(request.model, {"x": dataset.repeat()}, steps_per_call=steps, samples=samples, close=close)
+    return Arm(
+        request.model,
+        {"x": dataset.repeat() if epochs is None else dataset},
+        steps_per_call=steps,
+        samples=samples,
+        epochs=epochs,
+        close=close,
+    )
 
 
 def _cached(graph: DatasetGraph, analysis: Analysis) -> int:
     """Give how many elements a cache holds in a trial: those of some batches, where their size is known."""
     rows = 1.0
-    if isinstance(analysis.pipeline, PipelineModel):
-        known = {stage.id: stage.per_batch for stage in analysis.pipeline.stages if stage.id >= 0}
-        for node in graph.nodes:
-            if "Cache" in node.op:
-                below = [known[each] for each in node.inputs if each in known]
-                rows = max([rows, known.get(node.id, 1.0), *below])
+    known = _per_batch(analysis)
+    for node in graph.nodes:
+        if "Cache" in node.op:
+            below = [known[each] for each in node.inputs if each in known]
+            rows = max([rows, known.get(node.id, 1.0), *below])
     return max(2, round(_CACHED_BATCHES * rows))
+
+
+def _per_batch(analysis: Analysis) -> dict[int, float]:
+    """Give the elements of each stage for a batch, where they are known."""
+    if not isinstance(analysis.pipeline, PipelineModel):
+        return {}
+    return {stage.id: stage.per_batch for stage in analysis.pipeline.stages if stage.id >= 0}
 
 
 def _require_memory(analysis: Analysis) -> None:

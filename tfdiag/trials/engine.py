@@ -29,7 +29,8 @@ from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Step, Suggestion
 from tfdiag.model.trials import Trial, Trials
 from tfdiag.trials.arms import arm_with, require_possible
-from tfdiag.trials.lane import Arm, CannotTry, Lane, LaneFailed
+from tfdiag.trials.epochs import Epochs, short_epochs
+from tfdiag.trials.lane import Arm, CachesTooLarge, CannotTry, Lane, LaneFailed
 from tfdiag.trials.rounds import (
     PAIRS_CLAIMED,
     Gain,
@@ -49,6 +50,7 @@ _LEAST_S = 4.0
 _TURN_STEPS = 32
 _TURN_LEAST_S = 0.4
 _TURN_MOST_S = 1.5
+_TURN_EPOCHS = 3
 _SHORT_STEPS = 8
 _SHORT_S = 0.2
 """Where time is short a turn is, but for so many steps and no less than this."""
@@ -118,15 +120,19 @@ class _Conductor:
     missing: str = ""
     room_s: float = math.inf
     """What there is for all trials."""
-    original: Lane | None = None
+    epochs: Epochs | None = None
+    """The job's epochs, where they are so short that copies have them too."""
+    originals: dict[Epochs | None, Lane] = field(default_factory=dict)
+    """The job as it is, with its epochs or without an end."""
     lanes: list[Lane] = field(default_factory=list)
 
     def run(self, suggestions: Sequence[Suggestion]) -> None:
         """Try one after the other."""
         end = self._end
         self.room_s = end - self._clock()
+        self.epochs = short_epochs(self.analysis, self.session.request.fit_kwargs, self.room_s)
         try:
-            self.original = self._lane(self._made((), ()))
+            self._original()
             self._null(self._clock() + _NULL_SHARE * (end - self._clock()))
         except (CannotTry, LaneFailed) as error:
             self.missing = str(error)
@@ -164,11 +170,32 @@ class _Conductor:
 
     # --- one trial ----------------------------------------------------------------------------------
 
+    def _original(self, *, endless: bool = False) -> Lane:
+        """Give the job as it is."""
+        epochs = None if endless else self.epochs
+        if epochs not in self.originals:
+            try:
+                self.originals[epochs] = self._lane(self._made((), (), epochs))
+            except CachesTooLarge:
+                self.epochs = None
+                return self._original(endless=True)
+        return self.originals[epochs]
+
+    def _against(self, one: Suggestion) -> tuple[Lane, Lane]:
+        """Give the job as it is and as a suggestion changes it, both with epochs or both without an end."""
+        original = self._original()
+        try:
+            made = self._made(one.edits, one.changes, original.arm.epochs)
+        except CachesTooLarge:
+            made = self._made(one.edits, one.changes, None)
+            original = self._original(endless=True)
+        return original, self._lane(made)
+
     def _null(self, until: float) -> None:
         """Run the job against itself."""
-        assert self.original is not None
-        other = self._lane(self._made((), ()))
-        before, after = self._by_turns(self.original, other, until, lambda a, _: len(a) >= _NULL_PAIRS)
+        original = self._original()
+        other = self._lane(self._made((), (), original.arm.epochs))
+        before, after = self._by_turns(original, other, until, lambda a, _: len(a) >= _NULL_PAIRS)
         self._drop(other)
         if len(before) < PAIRS_CLAIMED:
             raise CannotTry(_NO_TIME)
@@ -188,10 +215,9 @@ class _Conductor:
             require_possible(self.session, one.changes)
             self._require_time(left, turns)
             self.session.say(f"trying {one.id}")
-            lane = self._lane(self._made(one.edits, one.changes))
-            assert self.original is not None
+            original, lane = self._against(one)
             before, after = self._by_turns(
-                self.original,
+                original,
                 lane,
                 begin + max(turns, left / waiting),
                 lambda a, b: decided(gain_of(a, b, noise), noise),
@@ -209,9 +235,9 @@ class _Conductor:
         self.trials.append(self._judged(one, gain, before, after, self._clock() - begin))
         return gain
 
-    def _made(self, edits: Sequence[Edit], changes: Sequence[Change]) -> Arm:
+    def _made(self, edits: Sequence[Edit], changes: Sequence[Change], epochs: Epochs | None) -> Arm:
         """Make a copy of the job; whatever the caller's classes and data do to that ends this trial only."""
-        make = functools.partial(arm_with, self.session, self.analysis, edits, changes)
+        make = functools.partial(arm_with, self.session, self.analysis, edits, changes, epochs)
         try:
             made: Arm | Missing = self.session.guarded(self.session.worker, make, "making the copy")
         except Abandoned:
@@ -348,8 +374,15 @@ class _Conductor:
     def _turn(self, lane: Lane) -> float:
         """Give the mean step of one turn, with what lies between steps in the caller's own loop."""
         turn = lane.turn(self._turn_s, self._hard_end)
-        call = float(np.mean(turn.periods_s)) if turn.periods_s else math.nan
-        return (call / lane.arm.steps_per_call + self._beside_s(lane.arm)) / lane.arm.samples
+        beside = self._beside_s(lane.arm)
+        if not turn.periods_s:
+            return math.nan
+        if lane.arm.epochs is not None:
+            # Of the same samples, in however many steps. Taking an iterator down stalls now and then, at
+            # random, for as long as the epoch took: that is no part of the typical one.
+            typical = float(np.quantile(turn.periods_s, 0.5, method="lower"))
+            return typical / lane.arm.epochs.steps + beside / lane.arm.samples
+        return (float(np.mean(turn.periods_s)) / lane.arm.steps_per_call + beside) / lane.arm.samples
 
     def _lane(self, arm: Arm) -> Lane:
         lane = Lane(self.session, arm, self.make_callback)
@@ -381,6 +414,8 @@ class _Conductor:
         assert isinstance(step, Step)
         call = step.median.value * live.steps_per_call
         wanted = min(_TURN_MOST_S, max(_TURN_LEAST_S, _TURN_STEPS * call))
+        if self.epochs is not None:
+            wanted = max(wanted, min(_TURN_MOST_S, _TURN_EPOCHS * self.epochs.seconds))
         return min(wanted, max(_SHORT_S, _SHORT_STEPS * call, self.room_s / _TURNS_LEAST))
 
     def _beside_s(self, arm: Arm) -> float:
@@ -389,12 +424,13 @@ class _Conductor:
         assert isinstance(step, Step)
         assert isinstance(live, Live)
         often = live.steps_per_call / arm.steps_per_call
+        own = ("loop", "epoch", "metrics") if arm.epochs is not None else ("loop",)
         items = (
             item.per_step.value * (often if "on_train_batch" in item.name else 1.0)
             for item in step.host_items
-            if item.name != "loop"
+            if item.name not in own
         )
-        return sum(items) + self.analysis.between_epochs()[1]
+        return sum(items) + (self.analysis.between_epochs()[1] if arm.epochs is None else 0.0)
 
 
 def _pairs(a: Lane, b: Lane) -> Iterator[tuple[Lane, Lane]]:

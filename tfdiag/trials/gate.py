@@ -1,8 +1,9 @@
-"""A gate between two steps: jobs that share one model run by turns, and none notices the others.
+"""A gate between two steps, or two epochs: jobs that share a model run by turns, and none notices the others.
 
-The thread of a job passes its gate before each step. While it is its turn the moment is noted, and that
-is all; when the turn is over it stays there until the next one. Threads that work ahead for it fill their
-buffers meanwhile, so a turn begins with steps that don't count.
+The thread of a job passes its gate before each step, or the first one of each epoch. While it is its turn the
+moment is noted, and that is all; when the turn is over it stays there until the next one. Threads that work
+ahead for it fill their buffers meanwhile, so a turn begins with steps that don't count. Between two epochs
+nothing works ahead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from tfdiag.compat.tfdata import ModelReader
 from tfdiag.model.pipeline import Stage
 
-__all__ = ["Gate", "Turn", "batches_ahead"]
+__all__ = ["EpochGate", "Gate", "Turn", "batches_ahead"]
 
 _PRELUDE = 0.4
 """Of a turn: what was ready is used up, and what worked ahead for the others comes to rest."""
@@ -27,12 +28,12 @@ _DRAINED_MOST = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The steps of one turn that count."""
+    """The steps of one turn that count, or its epochs."""
 
     periods_s: tuple[float, ...]
-    """From each call of the train function to the next."""
+    """From each call of the train function, or beginning of an epoch, to the next."""
     skipped: int
-    """How many calls before them did not count."""
+    """How many before them did not count."""
 
 
 class Gate:
@@ -45,7 +46,10 @@ class Gate:
         self._reader = ModelReader()
         self._stamps: list[float] = []
         self._seconds = 0.0
-        self._drain: int | None = None
+        self._ahead = 0
+        """Batches that lay ready when the turn, or the last stretch of draining it, began …"""
+        self._drained_at = 0
+        """… and the call by which they are used up."""
         self._counts_from = 0
         self._parked = False
         self.ended = False
@@ -56,14 +60,15 @@ class Gate:
     def passes(self, iterator: Any = None) -> bool:
         """Note that a step begins, and stay while it is the turn of others; False when it is all over."""
         now = self._clock()
-        if not self.ended and self._stamps and self._is_over(now):
+        if not self.ended and self._stamps and self._is_over(now, iterator):
+            self._stamps.append(now)
             self._parked = True
             self._told.put("parked")
             self._go.wait()
             self._go.clear()
             self._parked = False
             self._stamps = []
-            self._drain = batches_ahead(self._reader, iterator)
+            self._ahead = self._drained_at = batches_ahead(self._reader, iterator)
             now = self._clock()
         self._stamps.append(now)
         return not self.ended
@@ -72,15 +77,25 @@ class Gate:
         """Say that the job is out."""
         self._told.put("out")
 
-    def _is_over(self, now: float) -> bool:
+    def _is_over(self, now: float, iterator: Any) -> bool:
         begin = self._stamps[0]
         calls = len(self._stamps)
         if not self._counts_from:
-            drained = calls > (self._drain or 0) and now - begin >= _PRELUDE * self._seconds
+            drained = now - begin >= _PRELUDE * self._seconds and self._is_drained(calls, iterator)
             if drained or now - begin >= 2 * _DRAINED_MOST * self._seconds:
                 self._counts_from = calls
             return False
         return now - begin >= self._seconds and calls - self._counts_from >= _COUNTED_LEAST
+
+    def _is_drained(self, calls: int, iterator: Any) -> bool:
+        """Say whether what lay ready is used up, with what was made meanwhile, where the input is slower."""
+        if calls <= self._drained_at:
+            return False
+        more = batches_ahead(self._reader, iterator) if self._ahead else 0
+        if not 0 < more < self._ahead:
+            return True
+        self._ahead, self._drained_at = more, calls + more
+        return False
 
     # --- on the conductor's thread ------------------------------------------------------------------
 
@@ -109,6 +124,14 @@ class Gate:
         """Let the job come to its end."""
         self.ended = True
         self._go.set()
+
+
+class EpochGate(Gate):
+    """Where one job stops between two of its epochs: a turn is whole ones, and all of them count."""
+
+    def _is_over(self, now: float, iterator: Any) -> bool:
+        self._counts_from = 1
+        return now - self._stamps[0] >= self._seconds
 
 
 def batches_ahead(reader: ModelReader, iterator: Any) -> int:

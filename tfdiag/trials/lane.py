@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfdiag.collect.causes import root_cause
-from tfdiag.collect.recorder import Recorder
+from tfdiag.collect.recorder import EventKind, Recorder
 from tfdiag.collect.session import Session
 from tfdiag.collect.worker import SETTLES_S, Worker
 from tfdiag.compat import keras_copies
-from tfdiag.trials.gate import Gate, Turn
+from tfdiag.trials.epochs import Epochs
+from tfdiag.trials.gate import EpochGate, Gate, Turn
 
-__all__ = ["Arm", "CannotTry", "Lane", "LaneFailed"]
+__all__ = ["Arm", "CachesTooLarge", "CannotTry", "Lane", "LaneFailed"]
 
 _EPOCHS = 1_000_000
 _KEPT = ("class_weight", "shuffle")
@@ -31,6 +32,10 @@ class CannotTry(Exception):
     """No copy can be made or run; the message says why."""
 
 
+class CachesTooLarge(CannotTry):
+    """A copy with the job's epochs would hold too much in its caches; one without an end holds little."""
+
+
 class LaneFailed(Exception):
     """The changed job does not run, or did not come back; the message says why."""
 
@@ -41,22 +46,25 @@ class Arm:
 
     model: Any
     data: dict[str, Any]
-    """Arguments of `fit` that carry data, without an end."""
+    """Arguments of `fit` that carry data; without an end where `epochs` is None."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Attributes of the model while it is this job's turn."""
     samples: float = 1.0
     """Samples in a step, relative to the job as it is."""
     steps_per_call: int = 1
+    epochs: Epochs | None = None
+    """The epochs that it has; it then stops only between two of them."""
     close: Callable[[], None] = lambda: None
 
 
 class _Passing(Recorder):
-    """Looks on as a recorder does, and only lets each call pass a gate."""
+    """Looks on as a recorder does, and only lets each call pass a gate, or each epoch."""
 
     def __init__(self, clock: Callable[[], float], gate: Gate, stop: Callable[[], None]) -> None:
         super().__init__(clock)
         self._gate = gate
         self._stop = stop
+        self._epoch_begins = False
 
     def instrument(
         self,
@@ -68,13 +76,25 @@ class _Passing(Recorder):
     ) -> Callable[[Any], Any]:
         """Give a train function that does the same when the gate is open."""
         gate, stop = self._gate, self._stop
+        by_epochs = isinstance(gate, EpochGate)
 
         def passing(iterator: Any) -> Any:
-            if not gate.passes(iterator):
+            stops = self._epoch_begins or not by_epochs
+            self._epoch_begins = False
+            if stops and not gate.passes(iterator):
                 stop()
             return train_function(iterator)
 
         return passing
+
+    def event(self, kind: EventKind) -> None:
+        """Learn that the next call is an epoch's first.
+
+        Between two epochs a job stops there: the new iterator has not begun to work, and the old one is gone.
+        Before that Keras still holds it, and the older one gets the longer it takes to be taken down.
+        """
+        if kind == "epoch_begin":
+            self._epoch_begins = True
 
 
 class Lane:
@@ -85,7 +105,7 @@ class Lane:
         self._session = session
         self._clock = session.request.clock
         self._make_callback = make_callback
-        self._gate = Gate(self._clock)
+        self._gate = Gate(self._clock) if arm.epochs is None else EpochGate(self._clock)
         self._worker = Worker(self._clock)
         session.threads.append(self._worker)
         self.settled = False

@@ -8,6 +8,7 @@ import pytest
 
 from tests.synthetic import MS, Part, chain, pipeline, sampled, stage
 from tfdiag.analyse.pipeline import PipelineModel, filling, pipeline_model
+from tfdiag.analyse.pipeline.caches import never_full
 from tfdiag.model.pipeline import Function, Pipeline, Stage
 from tfdiag.model.quantity import Missing
 
@@ -233,6 +234,32 @@ def test_a_full_cache_is_not_being_filled() -> None:
     cut = Part("Take", "take(500)", 0.0, node={"size": 500})
     assert filling(cached(reading=False, parts=(cut,)), 30) == ""
     assert filling(Missing("no pipeline"), 30) == ""
+
+
+@pytest.mark.parametrize(
+    ("parts", "never"),
+    [
+        ((), False),
+        ((Part("Take", "take(1000)", node={"size": 1000}),), False),
+        ((Part("Take", "take(999)", node={"size": 999}),), True),
+        ((Part("Repeat", "repeat()", node={"size": -1}), Part("Take", "take(9)", node={"size": 9})), False),
+    ],
+    ids=["whole", "all taken", "cut short", "repeated before it is cut"],
+)
+def test_a_cache_that_is_cut_short_is_never_full(parts: tuple[Part, ...], never: bool) -> None:
+    """What is taken above it, before any repeat, is less than what it would have to hold."""
+    graph = cached(reading=False, parts=parts).graph
+    cache = next(node.id for node in graph if node.op == "CacheDataset")
+    assert never_full(graph, {}) == (frozenset({cache}) if never else frozenset())
+
+
+def test_a_cache_over_what_has_no_end_is_never_full() -> None:
+    """It only grows."""
+    repeated = sampled(
+        Part("TensorSlice", "from_tensor_slices(…)"), Part("Repeat", "repeat()", node={"size": -1}),
+        Part("Cache", "cache()"),
+    )  # fmt: skip
+    assert never_full(repeated.graph, {}) == {2}
 
 
 def test_stages_below_a_repeat_know_their_own_pass_only() -> None:

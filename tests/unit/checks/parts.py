@@ -50,7 +50,7 @@ def table(seconds: float | None, *, used: float | None = 500.0, **fields: Any) -
         "whole_ops": 9,
     }  # fmt: skip
     if seconds is not None:
-        known["alone"] = Quantity(seconds, "s")
+        known["took"] = Quantity(seconds, "s")
     if used is not None:
         known["rows_used"] = Quantity(used, "rows")
     return EmbeddingTable(**{**known, **fields})

@@ -181,5 +181,5 @@ def test_a_large_table_is_seen_to_be_updated_as_a_whole(tmp_path: Path) -> None:
         model.compile(optimizer, "mse")
         (table,) = looked_at(model, dataset, tmp_path).embeddings
         assert bool(table.whole_ops) is whole
-        assert isinstance(table.alone, Quantity) is whole
+        assert isinstance(table.took, Quantity) is whole
         assert table.rows_used == Quantity(20.0, "rows", source="one batch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdiag.collect.op_times import copy_times, op_times, seconds_of_each
+from tfdiag.collect.op_times import beside, copy_times, op_times, seconds_of_each
 from tfdiag.compat.op_spans import OpSpan, Spans
 from tfdiag.model.placement import Kind, PlacedOp
 
@@ -55,6 +55,26 @@ def test_dispatch_between_two_of_them_is_theirs(others: list[OpSpan], alone: flo
     """A gap in which nothing else runs belongs to the ops around it; the wait for the next call does not."""
     (time,) = op_times(Spans((py(0, 3), py(5, 6), *others)), KINDS, 1)
     assert time.alone_s == pytest.approx(alone)
+
+
+@pytest.mark.parametrize(
+    ("others", "part", "whole"),
+    [
+        ([], 0.0, 0.0),
+        ([op(1, 2), op(3, 9)], 0.5 + 0.5, 2.0),
+        ([op(0, 4), op(0, 4, line=2)], 4.0 / 3, 4.0),
+        ([op(1, 3), py(1, 2, line=3)], 2 / 3 + 0.5, 2.0),
+        ([op(1, 2, line=0)], 0.0, 0.0),
+        ([op(4, 9)], 0.0, 0.0),
+    ],
+    ids=["nobody", "one", "two", "two of these", "inside", "behind"],
+)
+def test_time_beside_others_is_shared(others: list[OpSpan], part: float, whole: float):
+    """Each moment belongs in equal parts to the threads that work in it; a device waits for none of them."""
+    spans = Spans((py(0, 4), *others))
+    mine = [span for span in spans.ops if span.op == "EagerPyFunc"]
+    assert beside(mine, spans) == (pytest.approx(part), pytest.approx(whole))
+    assert beside(mine, Spans(spans.ops, kernels=((0.0, 1.0),))) == (0.0, 0.0)
 
 
 def test_ops_that_did_not_run_have_no_time():

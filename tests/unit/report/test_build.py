@@ -69,6 +69,13 @@ def test_what_takes_the_cores_or_the_memory_is_a_cause_like_others():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("cost", "first"), [(0.71, True), (0.73, True), (0.89, True), (0.71 / 1.02, False)])
+def test_the_cause_comes_before_what_it_looks_like(cost: float, first: bool):
+    """An unfused RNN makes many small kernels; where it makes most of them it is what must be mended."""
+    found = order(finding("many-small-kernels", "critical", 0.88), finding("unfused-rnn", "critical", cost))
+    assert (found[0] == "unfused-rnn") is first
+
+
 def test_suggestions_come_best_first():
     """Confirmed before untried, by measured and predicted gain, and those without a number last."""
     measured = Quantity(1.1, "x", origin="measured")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
 
 from tests.unit.fakes import FakeClock
 from tfdiag.compat.tfdata import ModelReader
-from tfdiag.trials.gate import Gate, batches_ahead
+from tfdiag.trials.gate import EpochGate, Gate, batches_ahead
 
 STEP_S = 0.01
 PATIENCE_S = 10.0
@@ -17,13 +18,13 @@ PATIENCE_S = 10.0
 class Job:
     """Steps of a hundredth of a second on a clock of its own."""
 
-    def __init__(self, most: int = 10_000) -> None:
+    def __init__(self, most: int = 10_000, gate: type[Gate] = Gate) -> None:
         """Begin nothing yet."""
         self.clock = FakeClock()
-        self.gate = Gate(self.clock)
+        self.gate = gate(self.clock)
         self.steps = 0
         self._most = most
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         while self.steps < self._most and self.gate.passes():
@@ -67,6 +68,38 @@ def test_nothing_runs_between_turns_and_the_pause_counts_nowhere():
     assert job.steps == steps
     job.turn(0.5)
     assert max(job.gate.turn().periods_s) == pytest.approx(STEP_S)
+    job.end()
+
+
+@pytest.mark.parametrize(
+    ("ready", "skipped"),
+    [([0], 25), ([40, 10, 3], 40 + 1 + 10 + 1 + 3 + 1), ([40, 40], 41), ([40, 60], 41)],
+    ids=["nothing", "an input that is slower", "one that keeps up", "one that gets ahead"],
+)
+def test_what_was_made_while_buffers_emptied_does_not_count_either(
+    monkeypatch: pytest.MonkeyPatch, ready: list[int], skipped: int
+):
+    """Batches lie ready after a pause; a slow input makes some more while they are used up."""
+    job = Job()
+    job.turn(0.2)
+    left = itertools.chain(ready, itertools.repeat(0))
+    monkeypatch.setattr("tfdiag.trials.gate.batches_ahead", lambda reader, iterator: next(left))
+    job.turn(0.6)
+    turn = job.gate.turn()
+    job.end()
+    assert turn.skipped == pytest.approx(skipped, abs=1)
+    assert len(turn.periods_s) >= 4
+
+
+def test_a_turn_of_epochs_is_whole_ones_and_all_of_them_count():
+    """Nothing worked ahead of the first one, and what happens at the end of the last one is its time."""
+    job = Job(gate=EpochGate)
+    for seconds, epochs in ((2.5 * STEP_S, 3), (0.1 * STEP_S, 1)):
+        before = job.steps
+        assert job.turn(seconds) == "parked"
+        job.clock.at += 100.0
+        assert job.gate.turn().periods_s == pytest.approx([STEP_S] * epochs)
+        assert job.steps - before == epochs
     job.end()
 
 

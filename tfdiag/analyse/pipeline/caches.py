@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tfdiag.analyse.pipeline.counts import count_per_batch
 from tfdiag.analyse.pipeline.names import base_of, kind_of, label_of, matched_stages, source_first
 from tfdiag.model.pipeline import Node, Pipeline, Stage
 from tfdiag.model.quantity import Missing
 
-__all__ = ["behind_full_caches", "filling"]
+__all__ = ["behind_full_caches", "filling", "never_full"]
 
 
 def behind_full_caches(
@@ -23,6 +25,20 @@ def behind_full_caches(
         if not any(_endless(nodes[each]) for each in below):  # which never fills one
             found |= below
     return frozenset(found)
+
+
+def never_full(graph: tuple[Node, ...], per_batch: Mapping[int, float]) -> frozenset[int]:
+    """Give the caches that no pass ever completes: what fills them has no end, or is cut off above them."""
+    nodes = {node.id: node for node in graph}
+    return frozenset(
+        node.id
+        for node in graph
+        if base_of(node.op) == "Cache"
+        and (
+            any(_endless(nodes[each]) for each in _below_node(node, nodes))
+            or _cut_short(node, nodes, per_batch)
+        )
+    )
 
 
 def _below_node(node: Node, nodes: dict[int, Node]) -> set[int]:
@@ -85,14 +101,14 @@ def _may_be_first(pipeline: Pipeline, order: list[Stage], batches: int) -> bool:
     return True
 
 
-def _cut_short(cache: Node, nodes: dict[int, Node], per_batch: dict[int, float]) -> bool:
+def _cut_short(cache: Node, nodes: dict[int, Node], per_batch: Mapping[int, float]) -> bool:
     """Say whether a take behind a cache, before any repeat, never lets it come to its end."""
     above = cache
     while behind := next((node for node in nodes.values() if above.id in node.inputs), None):
         if base_of(behind.op) == "Repeat":
             return False
         if base_of(behind.op) == "Take" and behind.size is not None and behind.size > 0:
-            each = per_batch[cache.id] / max(1e-9, per_batch[behind.id])
+            each = per_batch.get(cache.id, 1.0) / max(1e-9, per_batch.get(behind.id, 1.0))
             if cache.cardinality is not None and behind.size * each < cache.cardinality:
                 return True
         above = behind

@@ -44,7 +44,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         if not table.trainable or not table.whole_ops or (table.rows, table.dim) in seen:
             continue
         seen.add((table.rows, table.dim))  # ops are told by their shape: tables of one shape are one finding
-        seconds = parts.per_step(analysis, table.alone)
+        seconds = parts.per_step(analysis, table.took)
         if seconds is None:
             why = found.times_missing or "the trace of the step does not show it: XLA compiles the step"
             raise Undecided(f"all rows of {table.layer} are updated, and what that costs is not known: {why}")
@@ -73,7 +73,9 @@ def _result(analysis: Analysis, table: EmbeddingTable, seconds: float, cost: flo
             check=CHECK.id,
             title=f"All {table.rows:,} rows of {names} are updated in each step, {used:.2%} of them are used",
             severity=severity_of(cost),
-            cost=facts.share(cost, source="time in which nothing but ops over the whole table ran"),
+            cost=facts.share(
+                cost, source="time of ops over the whole table, and their part of that which they share"
+            ),
             evidence=(
                 parts.time_evidence(
                     analysis, "time in ops over the whole table", seconds, "trace of replayed calls"

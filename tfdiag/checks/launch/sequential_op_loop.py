@@ -99,4 +99,7 @@ def _judged(analysis: Analysis, place: str, loops: list[Loop]) -> Iterator[Resul
     )
 
 
-CHECK = Check("sequential-op-loop", "A loop inside the step runs small ops in turn", "launch", __doc__, run)
+CHECK = Check(
+    "sequential-op-loop", "A loop inside the step runs small ops in turn", "launch", __doc__, run,
+    explains=("many-small-kernels",),
+)  # fmt: skip

@@ -70,4 +70,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         )
 
 
-CHECK = Check("unfused-rnn", "A recurrent layer is off the fused kernel", "launch", __doc__, run)
+CHECK = Check(
+    "unfused-rnn", "A recurrent layer is off the fused kernel", "launch", __doc__, run,
+    explains=("many-small-kernels",),
+)  # fmt: skip

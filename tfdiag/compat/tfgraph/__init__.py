@@ -13,6 +13,7 @@ Private names and where they were seen, with what happens when they are gone:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -155,9 +156,10 @@ class DatasetGraph:
         """Start again at the end, for ever."""
         return self._appended("RepeatDataset", count=-1)
 
-    def full_caches(self, elements: int) -> DatasetGraph:
-        """Let caches hold so many elements and give them for ever, to measure reading from full ones."""
-        return self._with(edit.full_caches(self._wires, elements))
+    def full_caches(self, elements: int, *, but: Collection[int] = ()) -> DatasetGraph:
+        """Let caches, `but` these, hold so many elements and give them for ever: full ones are measured."""
+        left = {self._name(node) for node in but}
+        return self._with(edit.full_caches(self._wires, elements, left))
 
     def with_options(self, **changes: Any) -> DatasetGraph:
         """Change options."""

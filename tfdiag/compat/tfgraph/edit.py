@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tfdiag.compat.tensorflow import tensorflow
@@ -144,10 +145,10 @@ def cache_after(wires: Wires, name: str) -> Wires:
     return wires.above(name, retyped(like, "CacheDatasetV2", sources))
 
 
-def full_caches(wires: Wires, elements: int) -> Wires:
+def full_caches(wires: Wires, elements: int, but: Collection[str] = ()) -> Wires:
     """Let every cache hold so many elements at most and give them again and again."""
     for name in wires.reached(wires.output):
-        if kind(wires.nodes[name]) != "Cache":
+        if kind(wires.nodes[name]) != "Cache" or name in but:
             continue
         below = wires.datasets(name)[0]
         wires, taken = append(wires, below, "TakeDataset", count=elements)
