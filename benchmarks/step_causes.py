@@ -105,7 +105,8 @@ def _share_over(job: StepJob, twin: Callable[[], Any]) -> float:
 
 def _plain_step(model: Any, dataset: Any, options: dict[str, Any]) -> float:
     watch = Watch(TWIN_S)
-    model.fit(dataset, callbacks=[watch], verbose=0, epochs=100_000, **options.get("fit_kwargs", {}))
+    kwargs = {"verbose": 0, "epochs": 100_000, **options.get("fit_kwargs", {})}
+    model.fit(dataset, **{**kwargs, "callbacks": [*kwargs.get("callbacks", ()), watch]})
     gc.collect()  # its iterator, while it is young
     return watch.step_s()
 

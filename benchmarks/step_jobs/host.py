@@ -399,23 +399,29 @@ def short_epochs_of_arrays() -> tuple[Any, Any, dict[str, Any]]:
     return _model(), x, {"y": y, "batch_size": _ROWS, "fit_kwargs": {"epochs": 100_000}}
 
 
+def _alone(batches: int = 100_000) -> tuple[Any, Any, dict[str, Any]]:
+    """Give the job on which causes are planted, without one."""
+    return _model(), _data(batches), {}
+
+
 JOBS = (
-    StepJob("eager-by-argument", eager_by_argument, "eager-step"),
+    StepJob("eager-by-argument", eager_by_argument, "eager-step", twin=_alone),
     StepJob("eager-everywhere", eager_everywhere, "eager-step"),
     StepJob("short-epochs", short_epochs, "epoch-overhead"),
     StepJob("short-epochs-of-arrays", short_epochs_of_arrays, "epoch-overhead"),
     StepJob("callback-each-batch", each_batch, "slow-callback", 3 * _MS),
     StepJob("callback-in-a-list", in_a_list, "slow-callback", 3 * _MS),
     StepJob("callback-each-epoch", each_epoch, "slow-callback", 5 * _MS),
-    StepJob("callback-predicts", predicts_each_epoch, "slow-callback"),
-    StepJob("checkpoint-each-batch", checkpoint_each_batch, "frequent-checkpoint"),
-    StepJob("checkpoint-of-ones-own", own_checkpoint, "frequent-checkpoint"),
-    StepJob("backup-of-short-epochs", backup_of_short_epochs, "frequent-checkpoint"),
+    StepJob("callback-predicts", predicts_each_epoch, "slow-callback", twin=lambda: _alone(20)),
+    StepJob("checkpoint-each-batch", checkpoint_each_batch, "frequent-checkpoint", twin=_alone),
+    StepJob("checkpoint-of-ones-own", own_checkpoint, "frequent-checkpoint", twin=_alone),
+    StepJob("backup-of-short-epochs", backup_of_short_epochs, "frequent-checkpoint",
+            twin=lambda: _alone(10)),
     StepJob("summaries-each-batch", summaries_each_batch, "summary-writing", 3 * _MS),
-    StepJob("summaries-each-epoch", summaries_each_epoch, "summary-writing"),
+    StepJob("summaries-each-epoch", summaries_each_epoch, "summary-writing", twin=lambda: _alone(10)),
     StepJob("values-of-a-table", reads_all_keys, "host-sync-per-step", beside=("slow-callback",)),
     StepJob("values-in-own-step", own_step_reads, "host-sync-per-step"),
-    StepJob("validation-long", long_validation, "validation-dominates"),
+    StepJob("validation-long", long_validation, "validation-dominates", twin=lambda: _alone(100)),
     StepJob("validation-steps-in-samples", validation_steps_in_samples, "validation-dominates"),
     StepJob("retrace-python-float", python_float, "retracing"),
     StepJob("retrace-shapes", own_step_of_many_shapes, "retracing"),
@@ -427,4 +433,4 @@ JOBS = (
     StepJob("healthy-checkpoint", checkpoint_of_long_epochs, ""),
     StepJob("healthy-last-batch", last_batch_is_smaller, ""),
     StepJob("healthy-xla", xla_of_few_shapes, ""),
-)
+)  # fmt: skip

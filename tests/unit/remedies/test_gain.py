@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.synthetic import MS, analysed, chain
+from tests.synthetic import MS, Part, analysed, chain, sampled
+from tfdiag.analyse.analysis import Analysis
 from tfdiag.analyse.pipeline import PipelineModel
-from tfdiag.analyse.prediction import with_prefetch
+from tfdiag.analyse.prediction import with_cache, with_prefetch
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.remedies.gain import (
     computing_share,
@@ -16,6 +17,7 @@ from tfdiag.remedies.gain import (
     gain_with_input_at,
     gain_without,
     hidden_by,
+    pace_with,
     spanning,
     speedup,
 )
@@ -139,3 +141,34 @@ def test_a_changed_pipeline_is_no_slower_than_it_is():
     analysis = analysed(**STEP, pipeline=of)
     assert isinstance(analysis.pipeline, PipelineModel)
     assert three(gain_of(analysis, analysis.pipeline, "")) == pytest.approx((1, 1, 1.1))
+
+
+def short(**ends: Any) -> Analysis:
+    """Give a job of 100 ms a step, of which 60 wait for a map, with 20 ms of epochs' ends on top."""
+    parts = (
+        Part("TensorSlice", "from_tensor_slices(…)", node={"cardinality": 500}),
+        Part("Map", "map(decode)", 10 * MS, 0.5, {"cardinality": 500}),
+        Part("Batch", "batch(10)", node={"size": 10}),
+    )
+    fed = sampled(*parts, prefetch_injected=True)
+    return analysed(**STEP, epochs=6, calls_per_epoch=50, pipeline=fed, **ends)
+
+
+def ends_after_a_cache(analysis: Analysis) -> float:
+    """Give the seconds of a step that its epochs' ends are predicted to take with everything cached."""
+    model = analysis.pipeline
+    assert isinstance(model, PipelineModel)
+    cached = with_cache(model, next(stage for stage in model.stages if stage.label == "map(decode)"))
+    with_ends = pace_with(analysis, cached).seconds
+    return with_ends - pace_with(short(), cached).seconds
+
+
+def test_the_end_of_an_epoch_gets_shorter_with_it():
+    """An iterator that is younger is taken down sooner: ends keep their share of the epoch."""
+    assert ends_after_a_cache(short(between_epochs=1.0)) == pytest.approx(20 * MS * 0.4, rel=0.05)
+
+
+def test_what_has_nothing_to_do_with_the_input_stays():
+    """Validation and callbacks at the ends of epochs take what they took."""
+    assert ends_after_a_cache(short(validation=1.0)) == pytest.approx(20 * MS, rel=0.05)
+    assert ends_after_a_cache(short(epoch_callbacks={"Saves": 1.0})) == pytest.approx(20 * MS, rel=0.05)
