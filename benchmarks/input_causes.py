@@ -1,9 +1,11 @@
 """Find the planted cause of slow input on top, claim nothing about healthy input, and cost the bottleneck.
 
-    python -m benchmarks.input_causes [--budget SECONDS] [--only PART] [--gains SECONDS] [--trials] [--plain]
+    python -m benchmarks.input_causes [--budget SECONDS] [--only PART] [--gains SECONDS] [--trials] [--keep]
+                                      [--plain]
 
-With --plain nothing is diagnosed: each job runs with and without its input, to see that what is planted
-is there. Jobs on slow storage need a C compiler (`inputs/pauses.py`), and are left out without one.
+With --keep the rows of the last run stand for the jobs that are not run. With --plain nothing is diagnosed:
+each job runs with and without its input, to see that what is planted is there. Jobs on slow storage need a
+C compiler (`inputs/pauses.py`), and are left out without one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import tfdiag
 from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import CHECKS, Case, Cost, Work, cases
 from benchmarks.quiet import MACHINE
-from benchmarks.stats import Goal, kept
+from benchmarks.stats import Goal, kept, with_earlier
 from tests.traces_left import leaves_no_trace
 from tfdiag.analyse.analysis import analyse
 from tfdiag.checks import facts
@@ -98,7 +100,9 @@ class Truth:
         if len(self._around) < 2:
             self._around.append(self._ask())
         looks = self._around if len(self._around) > 1 else [*self._outside, *self._around]
-        return statistics.fmean(looks)
+        # What jobs count themselves is 0 before they have run.
+        known = [look for look in looks if look > 0]
+        return statistics.fmean(known) if known else None
 
 
 After = Callable[[Case, Work, tfdiag.Report], None]
@@ -299,7 +303,7 @@ def plainly(case: Case, seconds: float) -> None:
 def chosen_cases(only: str) -> Iterator[Case]:
     """Give the jobs whose name or planted id contains a text, and that can run here."""
     for case in cases():
-        if only in case.name or only in (case.plant or "healthy"):
+        if any(part in case.name or part in (case.plant or "healthy") for part in only.split("|")):
             if case.needs_pauses and not pauses.available():
                 print(f"left out without a C compiler: {case.name}")
             else:
@@ -310,11 +314,12 @@ def main() -> None:
     """Run all jobs, or some."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=float, default=9.0, help="keeps the whole run below 12 minutes")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="parts of names, or checks, with | between them")
     parser.add_argument("--gains", type=float, metavar="SECONDS", help="see input_gains, on the same reports")
     parser.add_argument(
         "--trials", action="store_true", help="see trials, on the same reports; needs --gains"
     )
+    parser.add_argument("--keep", action="store_true", help="the last run's rows for all other jobs")
     parser.add_argument("--plain", action="store_true", help="run the jobs with and without their input")
     parser.add_argument("--seconds", type=float, default=PLAIN_S, help="of each plain run")
     chosen = parser.parse_args()
@@ -343,6 +348,10 @@ def main() -> None:
     for case in chosen_cases(chosen.only):
         rows.append(one(case, chosen.budget, after, verify=chosen.trials))
         show(rows[-1])
+    if chosen.keep:
+        rows = with_earlier("input_causes", rows, "name")
+        gains = with_earlier("input_gains", gains, "job")
+        tried = with_earlier("trials", tried, "job")
     met = [kept("input_causes", goals_of(rows), rows)]
     if chosen.gains:
         met.append(input_gains.sum_up(gains))

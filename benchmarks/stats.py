@@ -98,6 +98,20 @@ def report(name: str, goals: Sequence[Goal], figures: Any = None) -> None:
     sys.exit(not kept(name, goals, figures))
 
 
+def with_earlier(name: str, rows: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """Add the rows of the last run for what was not run now, each with the date that it is from.
+
+    For jobs that were changed, or spoiled by something else on the machine; never for what came out badly.
+    """
+    path = RESULTS / f"{name}.json"
+    kept_before = json.loads(path.read_text())[-1] if path.exists() else {"date": "", "figures": []}
+    again = {row[key] for row in rows}
+    earlier = [
+        {"from": kept_before["date"], **row} for row in kept_before["figures"] if row[key] not in again
+    ]
+    return [*earlier, *rows]
+
+
 def command() -> str:
     """Give the command that this process was started with; files and folders by their last name alone."""
     module = getattr(sys.modules["__main__"], "__spec__", None)

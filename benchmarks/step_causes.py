@@ -1,11 +1,12 @@
 """Find the planted cause beside the input (Python, callbacks, compilation, metrics, precision) on top.
 
-    python -m benchmarks.step_causes [--budget SECONDS] [--only PART]
+    python -m benchmarks.step_causes [--budget SECONDS] [--only PART] [--keep]
 
 A job is right when its planted cause is the most costly finding, a healthy one when nothing is found but that
 it computes. Where the cost of the cause is known, or measured as the difference to the same job without it,
 the finding's cost is held against it: as seconds where it is known, as a share of the step where it is
-measured, for the machine may be faster then than in the diagnosis. Each job has a process of its own.
+measured, for the machine may be faster then than in the diagnosis. Each job has a process of its own. With
+--keep the rows of the last run stand for the jobs that are not run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import benchmarks.step_jobs
 import tfdiag
 from benchmarks.input_causes import Watch
 from benchmarks.quiet import MACHINE
-from benchmarks.stats import Goal, kept
+from benchmarks.stats import Goal, kept, with_earlier
 from benchmarks.step_jobs.form import StepJob
 from tests.simgpu.build import build
 from tests.simgpu.harness import Simgpu
@@ -175,7 +176,8 @@ def main() -> None:
     """Run all jobs, or some."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=float, default=None, help="instead of each job's own")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="parts of names, or checks, with | between them")
+    parser.add_argument("--keep", action="store_true", help="the last run's rows for all other jobs")
     parser.add_argument("--job", default="", help="only this one, here, and its row as JSON")
     chosen = parser.parse_args()
     if chosen.job:
@@ -185,13 +187,15 @@ def main() -> None:
         return
     rows = []
     for job in jobs():
-        if chosen.only in job.name or chosen.only == job.expected:
+        if any(part in job.name or part == job.expected for part in chosen.only.split("|")):
             row = in_a_process(job, chosen.budget)
             if row.get("left_out"):
                 print(f"left out, for it is no cause on this machine: {job.name}", flush=True)
                 continue
             rows.append(row)
             show(row)
+    if chosen.keep:
+        rows = with_earlier("step_causes", rows, "name")
     sys.exit(not kept("step_causes", goals_of(rows), rows))
 
 

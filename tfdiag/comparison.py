@@ -7,7 +7,7 @@ import functools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tfdiag.analyse.comparison import crossings_of, device_cost, limit_of, trans
 from tfdiag.collect.sizes import Sizes, Work
 from tfdiag.compat import devices as door
 from tfdiag.compat import host, keras, tensorflow
+from tfdiag.compat.sessions import CannotMove, MovedSession
 from tfdiag.errors import JobError, UsageError
 from tfdiag.model.comparison import ComparisonData
 from tfdiag.model.devices import DeviceRun
@@ -28,8 +29,8 @@ _MOST_BYTES = 256 * 2**20
 """Arguments are tiled up to this size, and to no more than a part of the memory that is free."""
 _MEMORY_PART = 1 / 16
 _SESSION = (
-    "the function runs a session of TensorFlow 1: its graph says where its ops run, and a tf.device around "
-    "the call changes nothing"
+    "the function runs a session of TensorFlow 1, whose graph says where its ops run: a copy of it ran on "
+    "{devices}, with the same values, and each call brings its arguments there and its results back"
 )
 
 
@@ -40,10 +41,11 @@ def compare_devices(
 
     The function is called under `tf.device` of each of the `devices` by turns (all that TensorFlow sees,
     unless they are named), and each call is waited for until its result, and what it assigned, really is
-    there. Arrays and tensors among the arguments are tiled and cut, where the function accepts that: what
-    then does not change is the fixed cost of a call. First calls, which trace and compile, stand apart.
-    Variables that the function assigns stay as it leaves them: the result says how many calls were made. It
-    takes `budget` seconds at most, but a call that has begun is waited for.
+    there. A session of TensorFlow 1 that it runs is copied to each device, and the copies run. Arrays and
+    tensors among the arguments are tiled and cut, where the function accepts that: what then does not change
+    is the fixed cost of a call. First calls, which trace and compile, stand apart. Variables that the function
+    assigns stay as it leaves them: the result says how many calls were made. It takes `budget` seconds at most,
+    but a call that has begun is waited for.
 
     >>> import tensorflow as tf
     >>> x = tf.ones((2, 2))
@@ -59,11 +61,11 @@ def compare_devices(
     clock = time.perf_counter
     begin = clock()
     notes: list[str] = []
-    calls = _Calls(fn, args)
-    sizes = Sizes(chosen, until=begin + budget, clock=clock)
-    with keras.quiet(), door.quiet_tracing(), _random_kept():
-        if door.sessions_of(fn):
-            notes.append(_SESSION)
+    with contextlib.ExitStack() as stack:
+        for context in (keras.quiet(), door.quiet_tracing(), _random_kept()):
+            stack.enter_context(context)
+        calls = _Calls(fn, args, _moved(fn, chosen, stack))
+        sizes = Sizes(chosen, until=begin + budget, clock=clock, fenced=not calls.sessions)
         own = calls.rows or 1
         sizes.begin(calls.prepare, own)
         missing = _scale(calls, sizes, own)
@@ -74,15 +76,18 @@ def compare_devices(
         raise JobError(f"the function failed on every device: {reasons}") from sizes.error
     if sizes.stopped and len(sizes.sizes) > 1:
         notes.append(f"sizes end at {sizes.sizes[-1]:,} rows: {sizes.stopped}")
-    notes += _notes(runs, calls, door.variable_devices(fn, args))
+    if calls.sessions:
+        notes += _session_notes(calls)
+    else:
+        notes += _notes(runs, calls, door.variable_devices(fn, args))
     return DeviceComparison.from_data(
         ComparisonData(
             function=_name(fn),
             rows=Quantity(float(own), "rows", origin="given")
             if calls.rows
             else Missing("no argument is an array with rows"),
-            devices=tuple(device_cost(run, own, copies_inside=calls.numpys) for run in runs),
-            crossings=crossings_of(runs, own, copies_inside=calls.numpys),
+            devices=tuple(device_cost(run, own, copies_inside=calls.copies_inside) for run in runs),
+            crossings=crossings_of(runs, own, copies_inside=calls.copies_inside),
             scaled=calls.scaled_names if not missing else "",
             sizes_missing=missing,
             **_on_one_device(runs, own, calls),
@@ -104,7 +109,7 @@ def _checked(fn: Any, devices: Any, budget: Any) -> list[tuple[str, str]]:
         )
     if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget < math.inf:
         raise UsageError(f"budget is a finite number of seconds above 0, got {budget!r}")
-    if tensorflow.in_function():
+    if not door.sessions_of(fn) and tensorflow.in_function():
         raise UsageError("compare_devices was called inside a tf.function; call it from Python")
     there = door.computing_devices()
     if devices is None:
@@ -119,20 +124,36 @@ def _checked(fn: Any, devices: Any, budget: Any) -> list[tuple[str, str]]:
             what = f"there is no {absent[0]}" if absent else "no device is named"
             raise UsageError(f"devices: {what}; TensorFlow sees {', '.join(known)}")
         chosen = sorted(((name, known[name]) for name in names), key=lambda each: each[1] != "CPU")
-    if len(chosen) > 1 and door.sessions_of(fn):
-        raise UsageError(
-            f"{_SESSION}. Make one graph with its session for each device, inside `with tf.device(...)`, and "
-            "compare them by one call each: compare_devices(fn, devices=['CPU:0']) for the one on the CPU, "
-            "and so on"
-        )
     return chosen
+
+
+Moved = Mapping[str, Sequence[MovedSession]]
+"""Copies of the caller's sessions, by device."""
+
+
+def _moved(fn: Any, devices: Sequence[tuple[str, str]], stack: contextlib.ExitStack) -> Moved:
+    """Copy the sessions that the function runs to each device, until the stack is left."""
+    moved: dict[str, list[MovedSession]] = {}
+    for session in door.sessions_of(fn):
+        for device, _ in devices:
+            try:
+                made = MovedSession(session, device)
+            except CannotMove as error:
+                raise UsageError(
+                    f"the function runs a session of TensorFlow 1, which can't be copied to {device}: "
+                    f"{error}. Pass a function that makes its graph and its session itself, or compare with eager code"
+                ) from error
+            stack.callback(made.close)
+            moved.setdefault(device, []).append(made)
+    return moved
 
 
 class _Calls:
     """The caller's function and arguments, at any size and on any device."""
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], sessions: Moved) -> None:
         self._fn, self._args = fn, args
+        self.sessions = sessions
         self._leaves = [leaf for arg in args for leaf in _dense(arg)]
         with_rows = [index for index, leaf in enumerate(self._leaves) if door.rows_of(leaf)]
         self.rows = door.rows_of(self._leaves[with_rows[0]]) if with_rows else None
@@ -141,6 +162,7 @@ class _Calls:
         self.groups = [alike, alike[:1]] if len(alike) > 1 else [alike]
         self._scaled: list[int] = []
         self.numpys = bool(self._leaves) and all(isinstance(leaf, np.ndarray) for leaf in self._leaves)
+        self.copies_inside = self.numpys or bool(sessions)
         self.bytes = door.size_of(list(self._leaves))
 
     def scale(self, group: list[int]) -> None:
@@ -165,14 +187,28 @@ class _Calls:
             door.with_rows(leaf, rows) if index in self._scaled and rows != self.rows else leaf
             for index, leaf in enumerate(self._leaves)
         ]
-        there = [leaf if isinstance(leaf, np.ndarray) else door.resident(leaf, device) for leaf in leaves]
+        there = [
+            leaf if self.sessions or isinstance(leaf, np.ndarray) else door.resident(leaf, device)
+            for leaf in leaves
+        ]
         handed = iter(there)
         args = [_with(arg, handed) for arg in self._args]
 
         def copy() -> list[Any]:
             return [door.resident(leaf, device) for leaf in leaves]
 
-        return Work(functools.partial(self._fn, *args), copy if leaves else None)
+        call = functools.partial(self._fn, *args)
+        if not self.sessions:
+            return Work(call, copy if leaves else None)
+        moved = self.sessions[device]
+
+        def with_copies() -> Any:
+            with contextlib.ExitStack() as stack:
+                for each in moved:
+                    stack.enter_context(each.standing_in())
+                return call()
+
+        return Work(with_copies)
 
 
 def _dense(value: Any) -> Iterator[Any]:
@@ -234,15 +270,26 @@ def _notes(runs: tuple[DeviceRun, ...], calls: _Calls, variables: tuple[str, ...
                 f"under tf.device({run.device!r}) the results are on {', '.join(elsewhere)}: the function "
                 "chooses its device itself, has no kernel for this one, or reads the result"
             )
-    if len(runs) > 1 and calls.numpys:
+    if len(runs) > 1 and calls.copies_inside:
         notes.append("the arguments are numpy's: each call copies them to its device, as the function does")
+    return notes
+
+
+def _session_notes(calls: _Calls) -> list[str]:
+    notes = [_SESSION.format(devices=" and ".join(calls.sessions))]
+    for device, moved in calls.sessions.items():
+        places = [place for each in moved for place in each.places]
+        if places and device not in places:
+            notes.append(f"none of its ops has a kernel for {device}: they ran on {', '.join(places)}")
+        elif places and places[0] != device:
+            notes.append(f"most of its ops have no kernel for {device}: they ran on {places[0]}")
     return notes
 
 
 def _on_one_device(runs: tuple[DeviceRun, ...], own: int, calls: _Calls) -> dict[str, Any]:
     if len(runs) > 1 or runs[0].kind != "CPU":
         return {}
-    cost = device_cost(runs[0], own, copies_inside=calls.numpys)
+    cost = device_cost(runs[0], own, copies_inside=calls.copies_inside)
     return {"limit": limit_of(cost), "transfer": transfer_of(calls.bytes)}
 
 

@@ -15,7 +15,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "benchmarks" / "results"
-BLOCK = re.compile(r"(?<=<!-- results: begin -->\n).*?(?=<!-- results: end -->)", re.DOTALL)
+GAINS = "input_gains"
+TRIALS = "trials"
 
 
 def row(name: str, run: dict[str, Any], goal: dict[str, Any]) -> str:
@@ -44,21 +45,72 @@ def table() -> str:
     return "\n".join([*lines, "", *sorted(f"Measured on: {machine}." for machine in machines), ""])
 
 
+def _last(name: str) -> dict[str, Any]:
+    path = RESULTS / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))[-1]
+    return found
+
+
+def _gain(value: float, low: float | None, high: float | None) -> str:
+    ends = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return f"{value:.2f}{ends}"
+
+
+def gains() -> str:
+    """Write each suggestion of the input suite: predicted, tried, and what the rewritten job gave."""
+    run = _last(GAINS)
+    machine = run["machine"]
+    tried = {
+        (job["job"], pair["suggestion"]): _gain(pair["measured"], pair["low"], pair["high"])
+        for job in _last(TRIALS)["figures"]
+        for pair in job["pairs"]
+    }
+    lines = [
+        f"{run['date'][:10]}, {machine['processor']}, {machine['cores']} cores, `{run['command']}`.",
+        "",
+        "| job | change | predicted | confirmed in a trial | the rewritten job | step, predicted wrong by |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in run["figures"]:
+        if "realised" not in one:
+            continue
+        cells = (
+            one["job"],
+            one["suggestion"],
+            _gain(one["predicted"], one["low"], one["high"]),
+            tried.get((one["job"], one["suggestion"]), ""),
+            _gain(one["realised"], one["least"], one["most"]),
+            f"{one['error']:+.0%}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+BLOCKS = {"results": table, "gains": gains}
+
+
+def _block(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", re.DOTALL)
+
+
 def main() -> None:
-    """Replace the block between the markers, or compare it."""
+    """Replace the blocks between the markers, or compare them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail where stale")
     only_check = parser.parse_args().check
     text = PAGE.read_text(encoding="utf-8")
-    found = BLOCK.search(text)
-    if found is None:
-        sys.exit("docs/benchmarks.md has no block between `results: begin` and `results: end`")
+    for name, made in BLOCKS.items():
+        found = _block(name).search(text)
+        if found is None:
+            sys.exit(f"docs/benchmarks.md has no block between `{name}: begin` and `{name}: end`")
+        if only_check and found.group() != made():
+            sys.exit(
+                "docs/benchmarks.md shows other numbers than benchmarks/results: "
+                "python tools/benchmark_table.py"
+            )
+        text = text[: found.start()] + made() + text[found.end() :]
     if not only_check:
-        PAGE.write_text(text[: found.start()] + table() + text[found.end() :], encoding="utf-8")
-    elif found.group() != table():
-        sys.exit(
-            "docs/benchmarks.md shows other numbers than benchmarks/results: python tools/benchmark_table.py"
-        )
+        PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

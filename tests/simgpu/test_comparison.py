@@ -62,21 +62,24 @@ def compared(probe: Any, width: int, grid: list[int], budget: float) -> Any:
 
     half = tfdiag.compare_devices(fails, x, budget=1)
 
-    session_error = ""
-    with tf.Graph().as_default():
-        one = tf.constant(1.0)
-        with tf.compat.v1.Session() as session:
-            try:
-                tfdiag.compare_devices(lambda: session.run(one), budget=1)
-            except tfdiag.TfdiagError as error:
-                session_error = str(error)
+    import numpy as np
+
+    with tf.Graph().as_default() as graph:
+        given = tf.compat.v1.placeholder(tf.float32, (None, width))
+        weights = tf.compat.v1.get_variable("weights", (width, width))
+        product = tf.matmul(given, weights)
+        with tf.compat.v1.Session(graph=graph) as session:
+            session.run(weights.initializer)
+            script = tfdiag.compare_devices(
+                lambda value: session.run(product, {given: value}), np.ones((8, width), "float32"), budget=3
+            )
     return {
         "found": found.to_dict(),
         "text": str(found),
         "host": host,
         "half": half.to_dict(),
         "half text": str(half),
-        "session": session_error,
+        "script": script.to_dict(),
     }
 
 
@@ -125,4 +128,10 @@ def test_the_crossing_is_that_of_the_log(simgpu: Simgpu) -> None:
     assert "not on this one" in failed["failed"]
     assert ok["call"]["value"] > 0
     assert "/GPU:0 failed" in run.result["half text"]
-    assert "inside `with tf.device(...)`" in run.result["session"]
+
+    # A script of TensorFlow 1, whose graph was copied to each device: a launch and a kernel, or neither.
+    script = run.result["script"]
+    here, there = script["devices"]
+    assert here["fixed"]["value"] < 1e-3 < there["fixed"]["value"], script
+    (note,) = script["notes"]
+    assert "a copy of it ran on /CPU:0 and /GPU:0" in note

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import tensorflow as tf
 import tfdiag
 from tests.crossings import device_run
 from tfdiag.analyse.comparison import crossings_of, device_cost, limit_of, transfer_of
+from tfdiag.compat.sessions import MovedSession
 from tfdiag.errors import JobError, UsageError
 from tfdiag.model import codec
 from tfdiag.model.comparison import ComparisonData
@@ -141,16 +143,68 @@ def test_a_function_that_always_fails():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_a_session_is_measured_with_a_note():
-    """On one device there is nothing to choose, and the reader is told what decides."""
-    graph = tf.Graph()
-    with graph.as_default():
-        x = tf.compat.v1.placeholder(tf.float32, (None, 4))
-        y = tf.reduce_sum(x)
-    with tf.compat.v1.Session(graph=graph) as session:
-        found = compared(lambda value: session.run(y, {x: value}), np.ones((8, 4), "float32"))
+class Trains:
+    """A script of TensorFlow 1: a graph that trains two kinds of variables, and its session."""
+
+    def __init__(self) -> None:
+        """Build it."""
+        v1 = tf.compat.v1
+        with tf.Graph().as_default() as graph:
+            self.x = v1.placeholder(tf.float32, (None, 4), name="x")
+            old = v1.get_variable("old", (4, 1), use_resource=False)
+            new = v1.get_variable("new", (4, 1), use_resource=True)
+            v1.get_variable("without_a_value", (4, 1))
+            self.variables = [old, new]
+            self.loss = tf.reduce_sum((self.x @ old + self.x @ new) ** 2, name="loss")
+            self.train = v1.train.GradientDescentOptimizer(1e-3).minimize(self.loss, var_list=self.variables)
+            begin = [each.initializer for each in self.variables]
+        self.session = v1.Session(graph=graph)
+        self.session.run(begin)
+
+    def step(self, value: Any) -> Any:
+        """Train on one batch."""
+        return self.session.run({"loss": ["loss:0", self.loss], "did": self.train}, {"x:0": value})
+
+
+def test_a_session_is_copied_and_its_copy_runs():
+    """The reader is told what ran; the caller's variables and session are as they were."""
+    script, batch = Trains(), np.ones((8, 4), "float32")
+    before, loss = script.session.run([script.variables, script.loss], {script.x: batch})
+    found = compared(script.step, batch)
     assert isinstance(found.devices[0].call, Quantity)
-    assert "session of TensorFlow 1" in found.notes[0]
+    assert "a copy of it ran on /CPU:0" in found.notes[0]
+    after, same = script.session.run([script.variables, script.loss], {script.x: batch})
+    np.testing.assert_array_equal(before, after)
+    assert same == loss
+    assert script.step(batch)["loss"] == [loss, loss]
+    script.session.close()
+
+
+def test_a_session_computes_the_same_in_its_copy():
+    """Its values come along, and what runs in the block is told by device."""
+    script, batch = Trains(), np.ones((8, 4), "float32")
+    loss = script.session.run(script.loss, {script.x: batch})
+    moved = MovedSession(script.session, "/CPU:0")
+    with moved.standing_in(), script.session.as_default():
+        assert script.loss.eval({script.x: batch}) == loss
+        script.step(batch)
+        assert script.loss.eval({script.x: batch}) < loss
+    assert moved.places == ("/CPU:0",)
+    assert script.session.run(script.loss, {script.x: batch}) == loss
+    moved.close()
+    script.session.close()
+
+
+def test_a_session_whose_state_can_not_be_copied_is_refused():
+    """A queue gives each element once; nothing was run."""
+    with tf.Graph().as_default() as graph:
+        queue = tf.queue.FIFOQueue(10, [tf.float32], [()])
+        put, taken = queue.enqueue(1.0), queue.dequeue()
+    with tf.compat.v1.Session(graph=graph) as session:
+        session.run(put)
+        with pytest.raises(UsageError, match=r"FIFOQueue.*can't be copied"):
+            compared(lambda: session.run(taken))
+        assert session.run(queue.size()) == 1
 
 
 def one(fixed: float, row: float, size: float) -> ComparisonData:

@@ -105,9 +105,11 @@ class _Runner:
         *,
         chosen: bool = True,
         sleeps: bool = False,
+        fenced: bool = True,
     ) -> None:
         self.device, self.kind = device, kind
         self._chosen = chosen
+        self._fenced = fenced
         self._sleeps = sleeps
         """It has nothing to do while it is another device's turn."""
         self._warm_s = 0.0
@@ -275,7 +277,7 @@ class _Runner:
         )
 
     def _fence(self, device: str) -> None:
-        fence = door.fence(device)
+        fence = door.fence(device) if self._fenced else None
         if fence is not None:
             self._fences.append(fence)
 
@@ -306,11 +308,17 @@ class Sizes:
         clock: Callable[[], float],
         should_stop: Callable[[], bool] = lambda: False,
         by_default: Collection[str] = (),
+        fenced: bool = True,
     ) -> None:
-        """Take the devices; those `by_default` are what TensorFlow chooses where nobody says anything."""
+        """Take the devices; those `by_default` are what TensorFlow chooses where nobody says anything.
+
+        Calls that come back when they are done need not be `fenced`.
+        """
         self._clock, self._until, self._should_stop = clock, until, should_stop
         self._runners = [
-            _Runner(device, kind, clock, chosen=device not in by_default, sleeps=len(devices) > 1)
+            _Runner(
+                device, kind, clock, chosen=device not in by_default, sleeps=len(devices) > 1, fenced=fenced
+            )
             for device, kind in devices
         ]
         self._explore_until = clock() + _EXPLORE_SHARE * (until - clock())

@@ -143,11 +143,15 @@ def resident(value: Any, device: str) -> Any:
         return tf.identity(source)
 
 
-def sessions_of(function: Any) -> bool:
-    """Say whether a function reaches for a session of TensorFlow 1."""
-    session = tensorflow().compat.v1.Session
-    interactive = tensorflow().compat.v1.InteractiveSession
-    return any(isinstance(thing, (session, interactive)) for thing in _within_reach(function))
+def sessions_of(function: Any) -> list[Any]:
+    """Give the sessions of TensorFlow 1 that a function reaches for; the default one, where it names none."""
+    v1 = tensorflow().compat.v1
+    kinds = (v1.Session, v1.InteractiveSession)
+    own = getattr(getattr(function, "__self__", None), "__dict__", {})
+    within = [*_within_reach(function), *own.values()]
+    reached = {id(thing): thing for thing in within if isinstance(thing, kinds)}
+    default = v1.get_default_session()
+    return list(reached.values()) or ([default] if isinstance(default, kinds) else [])
 
 
 def variable_devices(function: Any, args: tuple[Any, ...]) -> tuple[str, ...]:

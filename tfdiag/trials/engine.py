@@ -381,8 +381,8 @@ class _Conductor:
             # Of the same samples, in however many steps. Taking an iterator down stalls now and then, at
             # random, for as long as the epoch took: that is no part of the typical one.
             typical = float(np.quantile(turn.periods_s, 0.5, method="lower"))
-            return typical / lane.arm.epochs.steps + beside / lane.arm.samples
-        return (float(np.mean(turn.periods_s)) / lane.arm.steps_per_call + beside) / lane.arm.samples
+            return typical / lane.arm.epochs.steps + beside
+        return float(np.mean(turn.periods_s)) / lane.arm.steps_per_call / lane.arm.samples + beside
 
     def _lane(self, arm: Arm) -> Lane:
         lane = Lane(self.session, arm, self.make_callback)
@@ -419,18 +419,21 @@ class _Conductor:
         return min(wanted, max(_SHORT_S, _SHORT_STEPS * call, self.room_s / _TURNS_LEAST))
 
     def _beside_s(self, arm: Arm) -> float:
-        """What a step of the caller's bears that no copy does: callbacks, validation, ends of epochs."""
+        """What a step of the caller's bears that no copy does: callbacks, validation, ends of epochs.
+
+        Larger batches are fewer, and so are the hooks around them; of epochs there are as many.
+        """
         step, live = self.analysis.step, self.analysis.measurements.live
         assert isinstance(step, Step)
         assert isinstance(live, Live)
         often = live.steps_per_call / arm.steps_per_call
         own = ("loop", "epoch", "metrics") if arm.epochs is not None else ("loop",)
-        items = (
-            item.per_step.value * (often if "on_train_batch" in item.name else 1.0)
-            for item in step.host_items
-            if item.name not in own
-        )
-        return sum(items) + (self.analysis.between_epochs()[1] if arm.epochs is None else 0.0)
+        items = [item for item in step.host_items if item.name not in own]
+        of_calls = [item for item in items if "on_train_batch" in item.name or item.name == "fetching logs"]
+        of_epochs = [item.per_step.value for item in items if item not in of_calls]
+        if arm.epochs is None:
+            of_epochs.append(self.analysis.between_epochs()[1])
+        return sum(item.per_step.value for item in of_calls) * often / arm.samples + sum(of_epochs)
 
 
 def _pairs(a: Lane, b: Lane) -> Iterator[tuple[Lane, Lane]]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tfdiag.trials.engine import _hidden
+import pytest
+
+from tests.synthetic import MS, analysed
+from tfdiag.trials.engine import _Conductor, _hidden
+from tfdiag.trials.epochs import Epochs
+from tfdiag.trials.lane import Arm
 from tfdiag.trials.rounds import Gain, Noise
 
 
@@ -25,3 +30,23 @@ def test_a_sure_but_small_gain_is_not_called_noise():
     """What gains a little for sure is no advice, and nobody is told to look longer."""
     said = _hidden(Gain(1.04, 1.02, 1.06, 6, 0.01), Noise(0.01, 4), 1.0)
     assert said == "tried: 1.04x (1.02 to 1.06) is too small for an advice"
+
+
+@pytest.mark.parametrize(
+    ("arm", "beside"),
+    [
+        ({}, 3.0 + 0.5 + 2.0 + 1.0 + 0.8),
+        ({"steps_per_call": 4}, 3.0 / 4 + 0.5 + 2.0 + 1.0 + 0.8),
+        ({"samples": 4.0}, 3.0 / 4 + 0.5 + 2.0 + 1.0 + 0.8),
+        ({"epochs": Epochs(100, 1.0)}, 3.0 + 0.5 + 2.0),
+    ],
+    ids=["as it is", "several steps a call", "larger batches", "with its epochs"],
+)
+def test_what_no_copy_does_is_added(arm: dict, beside: float):
+    """Hooks around batches by their number, what comes once an epoch by that of epochs, which stays."""
+    analysis = analysed(
+        calls_per_epoch=100, epochs=6, callbacks={"Each": 3 * MS}, epoch_callbacks={"Once": 50 * MS},
+        validation=200 * MS, between_epochs=100 * MS, restart=80 * MS,
+    )  # fmt: skip
+    conductor = _Conductor(None, analysis, lambda recorder: None)
+    assert conductor._beside_s(Arm(None, {}, **arm)) == pytest.approx(beside * MS, rel=0.02)
