@@ -43,9 +43,9 @@ def compare_devices(
     unless they are named), and each call is waited for until its result, and what it assigned, really is
     there. A session of TensorFlow 1 that it runs is copied to each device, and the copies run. Arrays and
     tensors among the arguments are tiled and cut, where the function accepts that: what then does not change
-    is the fixed cost of a call. First calls, which trace and compile, stand apart. Variables that the function
-    assigns stay as it leaves them: the result says how many calls were made. It takes `budget` seconds at most,
-    but a call that has begun is waited for.
+    is the fixed cost of a call. First calls, which trace and compile, stand apart. Variables that the
+    function assigns stay as it leaves them: the result says how many calls were made. It takes `budget`
+    seconds at most, but a call that has begun is waited for.
 
     >>> import tensorflow as tf
     >>> x = tf.ones((2, 2))
@@ -141,7 +141,7 @@ def _moved(fn: Any, devices: Sequence[tuple[str, str]], stack: contextlib.ExitSt
             except CannotMove as error:
                 raise UsageError(
                     f"the function runs a session of TensorFlow 1, which can't be copied to {device}: "
-                    f"{error}. Pass a function that makes its graph and its session itself, or compare with eager code"
+                    f"{error}. Pass a function that makes its graph and its session itself, or eager code"
                 ) from error
             stack.callback(made.close)
             moved.setdefault(device, []).append(made)
