@@ -133,7 +133,8 @@ def verdict_of(gain: Gain, noise: Noise, promised: float) -> Literal["confirmed"
         return "untried"
     if gain.low > 1 and gain.value > max(least, _WORTH):
         return "confirmed"
-    if gain.high <= _WORTH or (gain.value <= least and gain.high < promised):
+    none_seen = gain.value <= least or (gain.low <= 1 and gain.value <= _WORTH)
+    if gain.high <= _WORTH or (none_seen and gain.high < promised):
         return "refuted"
     return "untried"
 

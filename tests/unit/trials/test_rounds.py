@@ -84,6 +84,8 @@ def gain(value: float, low: float, high: float, pairs: int = 6, spread: float = 
         (gain(1.03, 1.02, 1.04), 1.3, "refuted"),
         (gain(0.99, 0.94, 1.049), 1.3, "refuted"),
         (gain(1.00, 0.90, 1.11), 1.3, "refuted"),  # no gain, and the promise is out of reach
+        (gain(1.04, 0.98, 1.10), 1.3, "refuted"),
+        (gain(1.06, 0.99, 1.13), 1.3, "untried"),
         (gain(1.00, 0.70, 1.42), 1.3, "untried"),  # the promise may still be true
         (gain(1.30, 0.90, 1.88), 1.3, "untried"),
     ],
