@@ -130,7 +130,8 @@ class _Conductor:
         """Try one after the other."""
         end = self._end
         self.room_s = end - self._clock()
-        self.epochs = short_epochs(self.analysis, self.session.request.fit_kwargs, self.room_s)
+        most = max(map(_promise, suggestions), default=1.0)
+        self.epochs = short_epochs(self.analysis, self.session.request.fit_kwargs, self.room_s, most)
         try:
             self._original()
             self._null(self._clock() + _NULL_SHARE * (end - self._clock()))

@@ -22,8 +22,8 @@ __all__ = ["Epochs", "caches_fit", "short_epochs"]
 
 _TURNS = 24
 """What the null trial and a first suggestion take; each is an epoch at least."""
-_MATTER = 0.02
-"""Of the step: where epochs' ends take less, a copy without an end tells as much in less time."""
+_MATTER = 0.05
+"""An error of the gain this large is worth the longer turns, and the stalls in them."""
 _SEEN_LEAST = 2
 """Ends of epochs in the live run; one alone need not be like the next."""
 _CACHED_MOST = 24 << 20
@@ -39,10 +39,13 @@ class Epochs:
     seconds: float
 
 
-def short_epochs(analysis: Analysis, fit_kwargs: Mapping[str, Any], room_s: float) -> Epochs | None:
+def short_epochs(
+    analysis: Analysis, fit_kwargs: Mapping[str, Any], room_s: float, gain: float
+) -> Epochs | None:
     """Give the job's epochs where they are short and each reads its input from the beginning.
 
-    `room_s` is what there is for all trials.
+    `room_s` is what there is for all trials, `gain` the most that one of them promises: a copy without an end
+    takes the ends of epochs to stay as they are, which is the more wrong the more the epochs shrink.
     """
     steady, live, step = analysis.steady, analysis.measurements.live, analysis.step
     if isinstance(steady, Missing) or isinstance(live, Missing) or isinstance(step, Missing):
@@ -52,7 +55,8 @@ def short_epochs(analysis: Analysis, fit_kwargs: Mapping[str, Any], room_s: floa
         return None
     if analysis.measurements.job.loop == "custom" or fit_kwargs.get("steps_per_epoch") is not None:
         return None  # whose input goes on from one epoch to the next
-    if sum(analysis.between_epochs()) - analysis.lasting_ends() < _MATTER * step.mean_s:
+    ends = sum(analysis.between_epochs()) - analysis.lasting_ends()
+    if ends * (gain - 1) < _MATTER * step.mean_s:
         return None
     steps = calls.value * live.steps_per_call
     seconds = step.mean_s * steps - boundary.validation_s
