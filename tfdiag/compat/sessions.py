@@ -66,11 +66,14 @@ class MovedSession:
     @contextlib.contextmanager
     def standing_in(self) -> Iterator[None]:
         """Let the caller's session run this one's graph, for a block."""
-        vars(self._of)["run"] = self.run
+        attributes = vars(self._of)
+        before = {name: attributes[name] for name in ("run",) if name in attributes}
+        attributes["run"] = self.run
         try:
             yield
         finally:
-            del vars(self._of)["run"]
+            del attributes["run"]
+            attributes.update(before)
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Do what `Session.run` does with the same arguments."""

@@ -250,7 +250,22 @@ def test_a_cache_that_is_cut_short_is_never_full(parts: tuple[Part, ...], never:
     """What is taken above it, before any repeat, is less than what it would have to hold."""
     graph = cached(reading=False, parts=parts).graph
     cache = next(node.id for node in graph if node.op == "CacheDataset")
-    assert never_full(graph, {}) == (frozenset({cache}) if never else frozenset())
+    each = {node.id: 10.0 for node in graph[:-1]}  # below the batches of ten
+    assert never_full(graph, each) == (frozenset({cache}) if never else frozenset())
+    assert never_full(graph, {}) == frozenset(), "where nobody knows how much is taken nothing is claimed"
+
+
+def test_a_cache_that_was_put_in_is_judged_by_what_fills_it() -> None:
+    """It is in no measurement; all batches of what it holds are taken, which are fewer than its elements."""
+    graph = sampled(
+        Part("Range", "range(800)", node={"cardinality": 800}),
+        Part("Cache", "cache()", node={"cardinality": 800}),
+        Part("Batch", "batch(16)", node={"size": 16}),
+        Part("Take", "take(50)", node={"size": 50}),
+    ).graph
+    assert never_full(graph, {0: 16.0, 2: 1.0, 3: 1.0}) == frozenset()
+    assert never_full(graph, {0: 17.0, 2: 1.0, 3: 1.0}) == frozenset()
+    assert never_full(graph, {0: 15.0, 2: 1.0, 3: 1.0}) == {1}
 
 
 def test_a_cache_over_what_has_no_end_is_never_full() -> None:

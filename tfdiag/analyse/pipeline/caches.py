@@ -103,12 +103,16 @@ def _may_be_first(pipeline: Pipeline, order: list[Stage], batches: int) -> bool:
 
 def _cut_short(cache: Node, nodes: dict[int, Node], per_batch: Mapping[int, float]) -> bool:
     """Say whether a take behind a cache, before any repeat, never lets it come to its end."""
+    # A cache that was put in hands on what its input does; where nobody knows how much, nothing is claimed.
+    own = next((per_batch[each] for each in (cache.id, *cache.inputs) if each in per_batch), None)
     above = cache
     while behind := next((node for node in nodes.values() if above.id in node.inputs), None):
         if base_of(behind.op) == "Repeat":
             return False
-        if base_of(behind.op) == "Take" and behind.size is not None and behind.size > 0:
-            each = per_batch.get(cache.id, 1.0) / max(1e-9, per_batch.get(behind.id, 1.0))
+        taken = per_batch.get(behind.id)
+        if base_of(behind.op) == "Take" and (behind.size or 0) > 0 and own is not None and taken is not None:
+            assert behind.size is not None
+            each = own / max(1e-9, taken)
             if cache.cardinality is not None and behind.size * each < cache.cardinality:
                 return True
         above = behind
