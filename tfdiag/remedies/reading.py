@@ -63,9 +63,10 @@ def predict(analysis: Analysis, model: PipelineModel, stage: StageTime, streams:
 
 
 def _read(analysis: Analysis, model: PipelineModel, stage: StageTime, streams: float) -> PipelineModel:
-    waiting = stage.waiting or 0.0
+    if stage.together is not None:
+        return with_parallel(model, stage, streams)  # which knows what waits of what was sampled
     workers = min(streams, max(1.0, usable_cores(analysis.measurements)))
-    shared = waiting / streams + (1 - waiting) / workers
+    shared = max(1 / streams, (1 - (stage.waiting or 0.0)) / workers)
     return with_parallel(model, stage, 1 / shared)
 
 

@@ -98,9 +98,8 @@ class StageTime:
             locked = self.locked or 0.0
             return self.per_batch_s * (locked + (1 - locked) / threads)
         sampled, seconds = self.together.threads, self.together.seconds
-        if threads > sampled:  # more threads than cores: waits overlap, computing does not
-            waiting = self.waiting or 0.0
-            return seconds * (1 - waiting + waiting * sampled / threads)
+        if threads > sampled:  # more threads than cores: waits overlap, also with what others compute
+            return seconds * max(sampled / threads, 1 - (self.waiting or 0.0))
         return self.per_batch_s - (self.per_batch_s - seconds) * (1 - 1 / threads) / (1 - 1 / sampled)
 
     @property
