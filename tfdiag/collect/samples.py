@@ -120,19 +120,18 @@ def _add_interleaved(
     found: Samples, serial: DatasetGraph, working: Sequence[Node], cores: int, run: _Runner
 ) -> None:
     """Read several files at a time where that costs most: whether storage stands it is seen only so."""
-    top = next(iter(_ranked(working, found.samples)), None)
-    alone = next((s for s in found.samples if top is not None and s.node == top.id), None)
-    if top is None or alone is None or run.over():
+    for top in _ranked(working, found.samples):
+        alone = next(s for s in found.samples if s.node == top.id)
+        waiting = max(0.0, 1 - alone.cpu_s / max(1e-9, sum(alone.wall_s)))
+        count = streams(_files(serial, top), waiting, cores)
+        if run.over() or count < 2 or not _fits(found.samples, top, count):
+            return
+        try:
+            several = serial.interleave(top.id, cycle=count, calls=count).with_options(threads=count)
+        except CannotEdit:
+            continue  # it makes no datasets
+        _add(found, "interleaved", several, top, run, threads=count)
         return
-    waiting = max(0.0, 1 - alone.cpu_s / max(1e-9, sum(alone.wall_s)))
-    count = streams(_files(serial, top), waiting, cores)
-    if count < 2 or not _fits(found.samples, top, count):
-        return
-    try:
-        several = serial.interleave(top.id, cycle=count, calls=count).with_options(threads=count)
-    except CannotEdit:
-        return  # it makes no datasets
-    _add(found, "interleaved", several, top, run, threads=count)
 
 
 def _files(graph: DatasetGraph, node: Node) -> int | None:

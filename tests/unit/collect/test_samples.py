@@ -408,6 +408,15 @@ def test_files_are_read_several_at_a_time():
     assert sum(one.wall_s) / one.elements < 0.5 * sum(alone.wall_s) / alone.elements
 
 
+def test_a_source_of_files_is_interleaved_though_something_else_costs_more():
+    """The costliest stage may be a map, or look like one in a slow second: what it reads from is tried too."""
+    nap = Naps()
+    source = Data.range(32).flat_map(lambda start: Data.range(start, start + 4).map(nap))
+    found = sampled(source.map(nap).map(nap))
+    (one,) = [sample for sample in found.samples if sample.kind == "interleaved"]
+    assert one.threads == 16
+
+
 def test_what_makes_no_datasets_is_not_interleaved():
     """Neither a map nor a generator."""
     for dataset in (Data.range(32).map(Naps()), Data.from_generator(lambda: iter(range(9)), tf.int64)):
