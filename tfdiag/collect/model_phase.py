@@ -15,7 +15,7 @@ from tfdiag.collect.layers import model_facts
 from tfdiag.collect.loops import Parts, parts_of
 from tfdiag.collect.metric_cost import measure_metric_cost
 from tfdiag.collect.padding import Given, given_in, measure_lengths, padding_of, worth_timing
-from tfdiag.collect.part_times import PartTime, part_times, unseen_time
+from tfdiag.collect.part_times import PartTime, Slowdown, part_times, unseen_time
 from tfdiag.collect.phases import input_dataset, reads_once
 from tfdiag.collect.replay import resident
 from tfdiag.collect.session import Session
@@ -97,6 +97,9 @@ class Look:
         self.typical_s = self.call_s
         if isinstance(replayed, Replay) and replayed.call_s:
             self.typical_s = float(np.median(replayed.call_s))
+            if isinstance(live, Live) and live.duration_s:
+                # Either may have met a slow moment of the machine, and the job does nothing less.
+                self.typical_s = min(self.typical_s, float(np.median(live.duration_s)))
         self.several = bool(door.accelerators())
         starts = () if isinstance(live, Missing) else live.start_s
         period = float(np.median(np.diff(starts))) if len(starts) > 2 else 0.0
@@ -272,18 +275,18 @@ class Look:
         if isinstance(traced, Missing):
             return replace(found, times_missing=traced.reason)
         spans, calls, slowed = traced
-        # The profiler slows calls, and what holds many small ops more than the rest.
-        scale = min(1.0, self.typical_s / slowed) if slowed > 0 else 1.0
+        undone = Slowdown(slowed, self.typical_s, evenly=bool(spans.kernels))
 
-        def seconds(time: PartTime) -> Quantity:
-            return Quantity(scale * time.alone_s, "s", source=_SOURCE, count=calls)
+        def small(seconds: float) -> Quantity:
+            value, low, high = undone.off_small(seconds)
+            return Quantity(value, "s", low, high, source=_SOURCE, count=calls)
 
         def of_loop(name: str) -> str | None:
             return _loop_of(name, parts.loops)
 
         def with_others(time: PartTime) -> Quantity:
             ends = (time.alone_s + time.beside_s, time.alone_s, time.alone_s + time.beside_most_s)
-            value, low, high = (scale * end for end in ends)
+            value, low, high = (undone.off_large(end) for end in ends)
             return Quantity(value, "s", low, high, source=_SOURCE, count=calls)
 
         of_loops = part_times(spans, of_loop, calls, loops=True)
@@ -296,11 +299,7 @@ class Look:
         of_layers = part_times(spans, of_layer, calls)
         hidden = {each.name for each in parts.loops if each.name not in of_loops}
         unseen = unseen_time(spans, of_loop, len(hidden), calls) if hidden and not spans.kernels else None
-        each_unseen = (
-            None
-            if unseen is None
-            else Quantity(scale * unseen / len(hidden), "s", source=_SOURCE, count=calls)
-        )
+        each_unseen = None if unseen is None else small(unseen / len(hidden))
         missing = any(each.name in hidden for each in loops) and unseen is None
         return replace(
             found,
@@ -308,7 +307,7 @@ class Look:
             if missing
             else "",
             loops=tuple(
-                _timed(each, time, seconds(time), calls)
+                _timed(each, time, small(time.alone_s), calls)
                 if (time := of_loops.get(each.name))
                 else each
                 if each_unseen is None
@@ -322,7 +321,7 @@ class Look:
                 for each in found.embeddings
             ),
             recurrent=tuple(
-                replace(each, alone=seconds(of_layers[each.layer])) if each.layer in of_layers else each
+                replace(each, alone=small(of_layers[each.layer].alone_s)) if each.layer in of_layers else each
                 for each in found.recurrent
             ),
         )

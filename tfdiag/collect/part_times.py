@@ -14,7 +14,7 @@ from tfdiag.collect.op_times import Pairs, beside, bridged, held_up, length, uni
 from tfdiag.collect.walked import normal
 from tfdiag.compat.op_spans import OpSpan, Spans
 
-__all__ = ["PartTime", "part_times", "unseen_time"]
+__all__ = ["PartTime", "Slowdown", "part_times", "unseen_time"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -40,6 +40,33 @@ class PartTime:
     """Its part of the time in which others worked as well …"""
     beside_most_s: float = 0.0
     """… and all of that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """What the profiler adds to a call: it goes with the ops, so that many small ones bear more than few.
+
+    How much more can't be told from the trace, which leaves most of them out: each part lies between its even
+    share of it and all of it, or none. On a device it is what the host does that is slowed, and so all of it.
+    """
+
+    traced_s: float
+    plain_s: float
+    evenly: bool = False
+
+    def off_small(self, seconds: float) -> tuple[float, float, float]:
+        """Give what so many seconds in small ops take without tracing: most likely, at least, at most."""
+        even = self._even(seconds)
+        least = even if self.evenly else max(0.0, seconds - max(0.0, self.traced_s - self.plain_s))
+        return (even + least) / 2, least, even
+
+    def off_large(self, seconds: float) -> float:
+        """Give what so many seconds in few large ops take without tracing."""
+        even = self._even(seconds)
+        return even if self.evenly else (even + min(seconds, self.plain_s)) / 2
+
+    def _even(self, seconds: float) -> float:
+        return seconds * (min(1.0, self.plain_s / self.traced_s) if self.traced_s > 0 else 1.0)
 
 
 def part_times(
@@ -75,7 +102,11 @@ def part_times(
             alone = max(alone, _between(mine, others, spans.working))
         part_s, most_s = beside(mine, spans)
         found[key] = PartTime(
-            alone / calls, _mean(mine), _repeats(mine) / calls, part_s / calls, most_s / calls
+            alone_s=alone / calls,
+            op_s=_mean(mine),
+            repeats=_repeats(mine) / calls,
+            beside_s=part_s / calls,
+            beside_most_s=most_s / calls,
         )
     return found
 

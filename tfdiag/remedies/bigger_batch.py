@@ -17,6 +17,8 @@ RISK = (
 )
 _SPREAD = 0.05
 """How far the live step with another batch may be off what its replay says."""
+_CROWDED = 1.5
+"""Beside the step the input takes at most this much longer than its stages alone."""
 _WAITS = 0.05
 """From this share of the step on its input is no small change of it."""
 
@@ -39,10 +41,11 @@ def step_with(analysis: Analysis, rows: int) -> Maybe:
     times = rows / scaling.rows
     ends, restart = analysis.between_epochs()
     wait = max(0.0, analysis.segment("input_wait") - restart)
-    grows = wait + ends + restart
+    by_rows = _by_rows(analysis, wait)
+    grows = by_rows + ends + restart
     stays = step.mean_s - grows
     # The live step is not the replayed one, and differs from it for any size alike.
-    factor = _ratio(stays - _around(analysis), now)
+    factor = _ratio(stays - (wait - by_rows) - _around(analysis), now)
     value = stays + factor * (then.value - now) + times * grows
     half = factor * (_end(then.high, then.value) - _end(then.low, then.value)) / 2 + _SPREAD * then.value
     high = value + half
@@ -52,6 +55,14 @@ def step_with(analysis: Analysis, rows: int) -> Maybe:
     return Quantity(
         value, "s", max(1e-9, value - half), high, "estimated", "one batch replayed at several sizes"
     )
+
+
+def _by_rows(analysis: Analysis, wait: float) -> float:
+    """Give the part of the wait that rows cause: handing over a batch takes its time, whatever is in it."""
+    model = analysis.pipeline
+    if isinstance(model, Missing) or not model.sampled or not all(stage.timed for stage in model.stages):
+        return wait
+    return min(wait, _CROWDED * sum(stage.per_batch_s for stage in model.stages))
 
 
 def saved_in_call(analysis: Analysis, rows: int) -> float:

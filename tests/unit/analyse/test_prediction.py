@@ -100,8 +100,7 @@ def test_where_all_cores_are_busy_a_lock_would_not_show():
 
 
 def test_what_was_sampled_on_all_cores_counts():
-    """Between one thread and all of them its time lies between; beyond, waits overlap with what others compute,
-    until the cores compute all the time."""
+    """On some threads its time lies between; on more than were sampled only computing needs the cores."""
     part = Part("Map", "map(f)", 1 * MS, 0.4, {"function": Function("f")}, parallel=1.6)
     made = model(Part("Range", "range(…)", 0.0), part, BATCH)
     times = [feed(with_parallel(made, made.stages[1], n)).ahead[0].seconds for n in (1, 2, 4, 16)]

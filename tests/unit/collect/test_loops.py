@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdiag.collect.loops import parts_of
-from tfdiag.collect.part_times import part_times, unseen_time
+from tfdiag.collect.part_times import Slowdown, part_times, unseen_time
 from tfdiag.collect.walked import Names
 from tfdiag.compat.op_spans import OpSpan, Spans
 from tfdiag.compat.placement import GraphNode
@@ -130,3 +130,25 @@ def test_a_loop_of_which_little_is_told_takes_all_of_its_stretch() -> None:
     (time,) = part_times(spans, member, 1, loops=True).values()
     assert time.alone_s == pytest.approx(0.6)
     assert unseen_time(spans, member, 1, 1) == 0.0
+
+
+def test_small_ops_bear_more_of_the_profiler_than_large_ones() -> None:
+    """A traced call of 2 ms takes 1.6 without: a loop bears its half or all of it."""
+    undone = Slowdown(traced_s=2e-3, plain_s=1.6e-3)
+    assert undone.off_small(1e-3) == pytest.approx((0.7e-3, 0.6e-3, 0.8e-3))
+    assert undone.off_large(1e-3) == pytest.approx(0.9e-3)
+    assert undone.off_small(0.1e-3)[1] == 0.0
+
+
+def test_a_traced_call_that_was_quicker_changes_nothing() -> None:
+    """What others did to the machine meanwhile is not the profiler's."""
+    undone = Slowdown(traced_s=1e-3, plain_s=1.1e-3)
+    assert undone.off_small(0.5e-3) == (0.5e-3, 0.5e-3, 0.5e-3)
+    assert undone.off_large(0.5e-3) == 0.5e-3
+
+
+def test_on_a_device_all_of_a_call_is_slowed_alike() -> None:
+    """Kernels wait for a host that is slower for all of them."""
+    undone = Slowdown(traced_s=2e-3, plain_s=1.6e-3, evenly=True)
+    assert undone.off_small(1e-3) == pytest.approx((0.8e-3,) * 3)
+    assert undone.off_large(1e-3) == pytest.approx(0.8e-3)

@@ -409,7 +409,7 @@ def test_files_are_read_several_at_a_time():
 
 
 def test_a_source_of_files_is_interleaved_though_something_else_costs_more():
-    """The costliest stage may be a map, or look like one in a slow second: what it reads from is tried too."""
+    """The costliest stage may be a map, or seem so in a slow second: its source is tried too."""
     nap = Naps()
     source = Data.range(32).flat_map(lambda start: Data.range(start, start + 4).map(nap))
     found = sampled(source.map(nap).map(nap))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.synthetic import MS, analysed
+from tests.synthetic import MS, Part, analysed, sampled
 from tests.synthetic_compute import scaled
 from tests.unit.checks.running import evidence, not_run, only, results, value
 from tfdiag.checks.compute.small_batch import CHECK
@@ -109,3 +109,12 @@ def test_the_live_step_is_predicted_from_its_parts(rows: int):
     assert found.low is not None
     assert found.high is not None
     assert found.low < found.value < found.high
+
+
+def test_handing_over_a_batch_does_not_grow_with_its_rows():
+    """Of a wait of 1 ms the stages explain a tenth: no more of it can come from the rows."""
+    source = Part("TensorSlice", "from_tensor_slices(…)", 0.1 * MS / 1.5 / 32)
+    parts = {"wait": 1 * MS, "pipeline": sampled(source, Part("Batch", "batch(32)", 0.0, 1.0, {"size": 32}))}
+    found = step_with(analysed(**growing(0.5, **parts)), 128)
+    assert isinstance(found, Quantity)
+    assert found.value == pytest.approx((0.9 + 4 * 0.1 + 5 + 4 * 5) * MS)
