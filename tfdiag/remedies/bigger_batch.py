@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfdiag.analyse.analysis import Analysis
+from tfdiag.analyse.pipeline import StageTime
 from tfdiag.analyse.scaling import BatchScaling
 from tfdiag.model.changes import Change
 from tfdiag.model.quantity import Maybe, Missing, Quantity
@@ -19,6 +20,21 @@ _SPREAD = 0.05
 """How far the live step with another batch may be off what its replay says."""
 _CROWDED = 1.5
 """Beside the step the input takes at most this much longer than its stages alone."""
+_HANDS_ON = (
+    "FromTensor",
+    "Tensor",
+    "ForeverRepeat",
+    "FiniteRepeat",
+    "Repeat",
+    "Prefetch",
+    "Root",
+    "FiniteTake",
+    "Take",
+    "Skip",
+    "Options",
+    "Zip",
+)
+"""Stages that look at no row of a batch."""
 _WAITS = 0.05
 """From this share of the step on its input is no small change of it."""
 
@@ -62,7 +78,16 @@ def _by_rows(analysis: Analysis, wait: float) -> float:
     model = analysis.pipeline
     if isinstance(model, Missing) or not model.sampled or not all(stage.timed for stage in model.stages):
         return wait
-    return min(wait, _CROWDED * sum(stage.per_batch_s for stage in model.stages))
+    return min(wait, _CROWDED * sum(_grows(stage, model.overhead_s or 0.0) for stage in model.stages))
+
+
+def _grows(stage: StageTime, per_call_s: float) -> float:
+    """Give what a batch costs in a stage because of its rows."""
+    if stage.per_batch > 1:
+        return stage.per_batch_s
+    if stage.base in _HANDS_ON:
+        return 0.0
+    return max(0.0, stage.per_batch_s - per_call_s * stage.calls_per_batch)
 
 
 def saved_in_call(analysis: Analysis, rows: int) -> float:

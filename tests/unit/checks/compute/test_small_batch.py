@@ -11,6 +11,7 @@ from tests.synthetic_compute import scaled
 from tests.unit.checks.running import evidence, not_run, only, results, value
 from tfdiag.checks.compute.small_batch import CHECK
 from tfdiag.model.changes import Change
+from tfdiag.model.pipeline import Function
 from tfdiag.model.quantity import Quantity
 from tfdiag.remedies.bigger_batch import step_with
 
@@ -118,3 +119,13 @@ def test_handing_over_a_batch_does_not_grow_with_its_rows():
     found = step_with(analysed(**growing(0.5, **parts)), 128)
     assert isinstance(found, Quantity)
     assert found.value == pytest.approx((0.9 + 4 * 0.1 + 5 + 4 * 5) * MS)
+
+
+def test_what_looks_at_no_row_does_not_grow():
+    """Whole batches that are repeated and prefetched, and the call of a function on them, cost as much."""
+    source = Part("Tensor", "from_tensors(…)", 0.1 * MS)
+    call = Part("Map", "map(f)", 0.2 * MS, 1.0, {"function": Function("f")})
+    parts = {"wait": 1 * MS, "pipeline": sampled(source, call, Part("Prefetch", "prefetch(1)", 0.3 * MS))}
+    found = step_with(analysed(**growing(0.5, **parts)), 128)
+    assert isinstance(found, Quantity)
+    assert found.value == pytest.approx((1 - 0.3 + 4 * 0.3 + 5 + 4 * 5) * MS)
