@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfdiag import stats
+from tfdiag.analyse.aftermath import aftermath
 from tfdiag.model.measurements import LOOP, CallbackTime, Job, Live, ValidationRun
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.stats import Estimate
@@ -106,6 +107,8 @@ class Steady:
     """Of `compile_s`, calls in which XLA compiled and nothing was traced."""
     xla_calls: int = 0
     """How many of `traces` these are."""
+    aftermath_s: float = 0.0
+    """What calls take longer behind long work between two of them, in seconds per call."""
 
 
 def steady_state(live: Live, job: Job) -> Steady | Missing:
@@ -188,7 +191,20 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
         did=_did(live, job, int(steady[0]) + live.first_call_index, begins),
         xla_s=float(np.sum(longer[hot & ~traced[steady]])) / len(steady),
         xla_calls=int(np.count_nonzero(hot & ~traced[steady])),
+        aftermath_s=_aftermath(start, duration, wait, steady[~hot], begins),
     )
+
+
+def _aftermath(
+    start: Floats, duration: Floats, wait: Floats, steady: npt.NDArray[np.intp], begins: list[int]
+) -> float:
+    """Look for cold steps behind what callbacks do; ends of epochs have a cost of their own."""
+    before = np.append(0.0, start[1:] - (start + duration)[:-1])
+    before[begins] = 0.0
+    usable = np.zeros(len(start), dtype=bool)
+    usable[steady] = True
+    usable[begins] = False
+    return aftermath(duration - np.nan_to_num(wait), before, usable)
 
 
 def _tracing(live: Live, count: int) -> Floats:

@@ -13,12 +13,14 @@ from tfdiag.checks import facts
 from tfdiag.model.host_work import CallbackFacts, HostWork
 from tfdiag.model.measurements import LOOP
 from tfdiag.model.quantity import Missing, Quantity
-from tfdiag.model.report import HostItem
+from tfdiag.model.report import Evidence, HostItem
 
 __all__ = [
     "SYNCS_LEAST",
     "Syncs",
     "Work",
+    "behind",
+    "behind_evidence",
     "every",
     "fetched",
     "limit",
@@ -169,6 +171,29 @@ def rest(analysis: Analysis, work: Work) -> float:
     if all_syncs.asked >= SYNCS_LEAST and worth_naming(analysis, all_syncs.seconds):
         claimed += work.sync_s
     return max(0.0, work.seconds - claimed)
+
+
+def behind(analysis: Analysis, work: Work, seconds: float) -> float:
+    """Give what steps take longer right behind so many of a callback's seconds, which leave caches cold."""
+    if isinstance(analysis.steady, Missing) or work.seconds <= 0:
+        return 0.0
+    all_of_them = sum(_between_steps(each) for each in works(analysis))
+    if all_of_them <= 0:
+        return 0.0
+    part = _between_steps(work) / all_of_them * seconds / work.seconds
+    return part * analysis.steady.aftermath_s * per_step(analysis)
+
+
+def _between_steps(work: Work) -> float:
+    return sum(item.per_step.value for item in work.methods if "_batch_" in item.name.rsplit(".", 1)[1])
+
+
+def behind_evidence(seconds: float) -> list[Evidence]:
+    """Show what steps take longer behind a callback, where they do."""
+    if seconds <= 0:
+        return []
+    source = "steps right behind it, against others"
+    return [Evidence("steps behind it take longer, per step", Quantity(seconds, "s", source=source))]
 
 
 def worth_naming(analysis: Analysis, seconds: float) -> bool:

@@ -64,7 +64,7 @@ def step_with(analysis: Analysis, rows: int) -> Maybe:
     factor = _ratio(stays - (wait - by_rows) - _around(analysis), now)
     value = stays + factor * (then.value - now) + times * grows
     half = factor * (_end(then.high, then.value) - _end(then.low, then.value)) / 2 + _SPREAD * then.value
-    high = value + half
+    high = value + half + (times - 1) * max(0.0, wait - by_rows)
     if analysis.crosses(analysis.share(wait), _WAITS):
         # An input that works ahead of the step is limited by itself: then all of the step grows with it.
         high = max(high, times * (stays + wait) + times * (ends + restart))
@@ -77,7 +77,8 @@ def _by_rows(analysis: Analysis, wait: float) -> float:
     """Give the part of the wait that rows cause: handing over a batch takes its time, whatever is in it."""
     model = analysis.pipeline
     if isinstance(model, Missing) or not model.sampled or not all(stage.timed for stage in model.stages):
-        return wait
+        # Unknown; but where a step hardly waits its batch is there already, and is only handed over.
+        return wait if analysis.crosses(analysis.share(wait), _WAITS) else 0.0
     return min(wait, _CROWDED * sum(_grows(stage, model.overhead_s or 0.0) for stage in model.stages))
 
 

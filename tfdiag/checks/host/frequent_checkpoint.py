@@ -38,7 +38,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
         seconds = hosted.saves_of(analysis, work)
         if not seconds:
             continue
-        cost = analysis.share(seconds)
+        after = hosted.behind(analysis, work, seconds)
+        cost = analysis.share(seconds + after)
         often = hosted.every(work.saves)
         evidence = [
             Evidence(
@@ -48,6 +49,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 "above",
             )
         ]
+        evidence += hosted.behind_evidence(after)
         if work.saves > 0:
             evidence.append(
                 Evidence(
@@ -66,11 +68,11 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 title=f"Saving takes {cost:.0%} of each step"
                 + (f": {work.name} saves {often}" if often else ""),
                 severity=severity_of(cost),
-                cost=facts.share(cost, source="time in saving"),
+                cost=facts.share(cost, source="time in saving, and what it makes slower"),
                 evidence=tuple(evidence),
                 where=f"{work.name}.{work.worst}" if work.worst else work.name,
             ),
-            (rarer_callback.suggest_checkpoint(analysis, CHECK.id, work, seconds),),
+            (rarer_callback.suggest_checkpoint(analysis, CHECK.id, work, seconds + after),),
         )
 
 

@@ -2,9 +2,10 @@
 
 What it measures
     The time in each method of each callback of the running `fit`, timed there, spread over the steps.
-    Callbacks are followed into lists of callbacks. What saving (`frequent-checkpoint`), summaries
-    (`summary-writing`) and waits for values (`host-sync-per-step`) take of it has findings of its own and is
-    taken off here.
+    Callbacks are followed into lists of callbacks. Where one works for long now and then, the steps right
+    behind it find cold caches: what they take longer than others is counted with it. What saving
+    (`frequent-checkpoint`), summaries (`summary-writing`) and waits for values (`host-sync-per-step`) take of
+    it has findings of its own and is taken off here.
 Why it matters
     Callbacks run between steps, on the thread that dispatches them: while one works, nothing trains.
 How to fix it
@@ -37,7 +38,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
         name, total = work.name, hosted.rest(analysis, work)
         if not hosted.worth_naming(analysis, total):
             continue
-        cost = analysis.share(total)
+        after = hosted.behind(analysis, work, total)
+        cost = analysis.share(total + after)
         worst = max(work.methods, key=lambda item: item.per_step.value)
         part = total / work.seconds if work.seconds > 0 else 1.0
         others = work.seconds - total
@@ -47,7 +49,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 check=CHECK.id,
                 title=f"{name} takes {cost:.0%} of each step",
                 severity=severity_of(cost),
-                cost=facts.share(cost, source="time in this callback"),
+                cost=facts.share(cost, source="time in this callback, and what it makes slower"),
                 evidence=(
                     Evidence(
                         f"time in {name} per step",
@@ -59,6 +61,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
                         Evidence(f"of it in {item.name.rsplit('.', 1)[1]}", item.per_step.scaled(part))
                         for item in work.methods
                     ),
+                    *hosted.behind_evidence(after),
                     *(
                         [
                             Evidence(
@@ -73,7 +76,11 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 where=f"{name}.{work.worst}",
                 detail=f"it stands in {inside}" if inside else "",
             ),
-            (rarer_callback.suggest(analysis, CHECK.id, name, work.worst, part * worst.per_step.value),),
+            (
+                rarer_callback.suggest(
+                    analysis, CHECK.id, name, work.worst, part * worst.per_step.value + after
+                ),
+            ),
         )
 
 

@@ -37,7 +37,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
         seconds = hosted.summaries_of(analysis, work)
         if not seconds:
             continue
-        cost = analysis.share(seconds)
+        after = hosted.behind(analysis, work, seconds)
+        cost = analysis.share(seconds + after)
         evidence = [
             Evidence(
                 f"writing summaries in {work.name} per step",
@@ -49,6 +50,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         if work.summaries > 0:
             number = Quantity(work.summaries, "summaries", source="calls of tf.summary")
             evidence.append(Evidence("summaries and flushes per step", number))
+        evidence += hosted.behind_evidence(after)
         evidence += [
             Evidence(f"of the time in {item.name.rsplit('.', 1)[1]}", item.per_step) for item in work.methods
         ]
@@ -58,12 +60,12 @@ def run(analysis: Analysis) -> Iterator[Result]:
                 check=CHECK.id,
                 title=f"{work.name} writes summaries for {cost:.0%} of each step",
                 severity=severity_of(cost),
-                cost=facts.share(cost, source="time in summaries"),
+                cost=facts.share(cost, source="time in summaries, and what it makes slower"),
                 evidence=tuple(evidence),
                 where=f"{work.name}.{work.worst}" if work.worst else work.name,
                 detail=", ".join(f"{name}={value}" for name, value in settings),
             ),
-            (rarer_callback.suggest_summaries(analysis, CHECK.id, work, seconds),),
+            (rarer_callback.suggest_summaries(analysis, CHECK.id, work, seconds + after),),
         )
 
 

@@ -129,3 +129,12 @@ def test_what_looks_at_no_row_does_not_grow():
     found = step_with(analysed(**growing(0.5, **parts)), 128)
     assert isinstance(found, Quantity)
     assert found.value == pytest.approx((1 - 0.3 + 4 * 0.3 + 5 + 4 * 5) * MS)
+
+
+def test_a_wait_that_hardly_counts_is_for_a_batch_that_is_there():
+    """Nobody knows what its stages cost: it may grow with the rows, and most likely does not."""
+    found = step_with(analysed(**growing(0.5, wait=0.2 * MS)), 128)
+    assert isinstance(found, Quantity)
+    assert found.high is not None
+    assert found.value == pytest.approx((0.2 + 5 + 4 * 5) * MS)
+    assert found.high > (0.8 + 5 + 4 * 5) * MS

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.synthetic import MS
+from tests.synthetic import MS, analysed
 from tests.unit.checks.running import only, results, value
+from tfdiag.analyse.steady import Steady
 from tfdiag.checks.host.frequent_checkpoint import CHECK
 from tfdiag.checks.host.slow_callback import CHECK as SLOW
 from tfdiag.model.changes import Change
@@ -69,6 +71,21 @@ def test_saving_at_the_ends_of_short_epochs():
     code = found.suggestions[0].code
     assert code.startswith("+ class RarerBackupAndRestore(BackupAndRestore):")
     assert "if epoch % 100 == 0:" in code
+
+
+def test_what_saving_makes_slower_is_its_cost_too():
+    """Steps behind a save find cold caches; two callbacks share that by what each takes between steps."""
+    parts = saving(0.2)
+    parts["callbacks"] |= {"Mine": 20 * MS}
+    analysis = analysed(**parts)
+    assert isinstance(analysis.steady, Steady)
+    cold = replace(analysis, steady=replace(analysis.steady, aftermath_s=12 * MS))
+    (before,), (after,) = CHECK.run(analysis), CHECK.run(cold)
+    step = analysis.step.mean_s
+    assert after.finding.cost.value - before.finding.cost.value == pytest.approx(6 * MS / step)
+    shown = next(each for each in after.finding.evidence if "behind it" in each.name)
+    assert shown.quantity.value == pytest.approx(6 * MS)
+    assert not [each for each in before.finding.evidence if "behind it" in each.name]
 
 
 def test_a_step_of_ones_own():
