@@ -133,11 +133,11 @@ def test_a_loop_of_which_little_is_told_takes_all_of_its_stretch() -> None:
 
 
 def test_small_ops_bear_more_of_the_profiler_than_large_ones() -> None:
-    """A traced call of 2 ms takes 1.6 without: a loop bears its half or all of it."""
+    """A traced call of 2 ms takes 1.6 without: a loop bears its half or more."""
     undone = Slowdown(traced_s=2e-3, plain_s=1.6e-3)
-    assert undone.off_small(1e-3) == pytest.approx((0.7e-3, 0.6e-3, 0.8e-3))
+    assert undone.off_small(1e-3) == pytest.approx((0.72e-3, 0.64e-3, 0.8e-3))
+    assert undone.off_small(1.9e-3) == pytest.approx((1.51e-3, 1.5e-3, 1.52e-3))
     assert undone.off_large(1e-3) == pytest.approx(0.9e-3)
-    assert undone.off_small(0.1e-3)[1] == 0.0
 
 
 def test_a_traced_call_that_was_quicker_changes_nothing() -> None:
