@@ -36,6 +36,8 @@ __all__ = [
 
 SAVERS = ("ModelCheckpoint", "BackupAndRestore")
 WRITERS = ("TensorBoard",)
+_NO_WAIT = 0.05
+"""A step that waits for less than this of its time is not disturbed by its input."""
 SYNCS_LEAST = 0.5
 """Per step: what is asked more rarely is no sync of each step."""
 
@@ -174,14 +176,20 @@ def rest(analysis: Analysis, work: Work) -> float:
 
 
 def behind(analysis: Analysis, work: Work, seconds: float) -> float:
-    """Give what steps take longer right behind so many of a callback's seconds, which leave caches cold."""
+    """Give what steps take longer because of so many of a callback's seconds, which leave caches cold.
+
+    The steps right behind it show that they do. The others may not have recovered either: where no input
+    works beside the step, what it takes longer than its replay has no other cause that is known.
+    """
     if isinstance(analysis.steady, Missing) or work.seconds <= 0:
         return 0.0
     all_of_them = sum(_between_steps(each) for each in works(analysis))
-    if all_of_them <= 0:
+    longer = analysis.steady.aftermath_s * per_step(analysis)
+    if all_of_them <= 0 or longer <= 0:
         return 0.0
-    part = _between_steps(work) / all_of_them * seconds / work.seconds
-    return part * analysis.steady.aftermath_s * per_step(analysis)
+    if analysis.share(analysis.segment("input_wait")) < _NO_WAIT:
+        longer = max(longer, analysis.segment("unexplained"))
+    return _between_steps(work) / all_of_them * seconds / work.seconds * longer
 
 
 def _between_steps(work: Work) -> float:
@@ -192,7 +200,7 @@ def behind_evidence(seconds: float) -> list[Evidence]:
     """Show what steps take longer behind a callback, where they do."""
     if seconds <= 0:
         return []
-    source = "steps right behind it, against others"
+    source = "steps right behind it, against others and the replay"
     return [Evidence("steps behind it take longer, per step", Quantity(seconds, "s", source=source))]
 
 

@@ -88,6 +88,18 @@ def test_what_saving_makes_slower_is_its_cost_too():
     assert not [each for each in before.finding.evidence if "behind it" in each.name]
 
 
+@pytest.mark.parametrize(("wait", "longer"), [(0.0, 10 * MS), (30 * MS, 4 * MS)])
+def test_steps_that_never_recover_are_its_cost_as_well(wait: float, longer: float):
+    """Once some are cold, what all take over their replay counts; not beside an input that works."""
+    analysis = analysed(**{**saving(0.2), "replay_call": 70 * MS, "wait": wait})
+    assert isinstance(analysis.steady, Steady)
+    assert analysis.segment("unexplained") == pytest.approx(10 * MS)
+    cold = replace(analysis, steady=replace(analysis.steady, aftermath_s=4 * MS))
+    (found,) = CHECK.run(cold)
+    shown = next(each for each in found.finding.evidence if "behind it" in each.name)
+    assert shown.quantity.value == pytest.approx(longer)
+
+
 def test_a_step_of_ones_own():
     """What a loop of the caller's own saves counts as well."""
     parts = {"job": {"loop": "custom"}, "loop_did": {"step": {"saves": 0.1, "save_s": 2 * MS}}}
