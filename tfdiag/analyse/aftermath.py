@@ -22,7 +22,7 @@ _LONG = 3.0
 _LONG_BESIDE_STEP = 0.3
 """… and at least so much of a step: what is shorter evicts little."""
 _LEAST = 5
-"""Long gaps."""
+"""Long gaps, and calls of each kind that is compared."""
 _MOST = 0.5
 """Of all gaps: where more are long, none is far from one."""
 
@@ -43,7 +43,10 @@ def aftermath(busy: Floats, before: Floats, usable: npt.NDArray[np.bool_]) -> fl
     at = np.arange(len(busy))
     since = at - np.maximum.accumulate(np.where(long, at, -len(busy)))
     reach = math.ceil(np.count_nonzero(usable) / count / 2)
-    warm = stats.median(busy[usable & (since >= reach)])
+    far = busy[usable & (since >= reach)]
+    if len(far) < _LEAST:
+        return 0.0
+    warm = stats.median(far)
     longer = 0.0
     for distance in range(reach):
         cold = busy[usable & (since == distance)]

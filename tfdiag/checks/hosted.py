@@ -181,13 +181,14 @@ def behind(analysis: Analysis, work: Work, seconds: float) -> float:
     The steps right behind it show that they do. The others may not have recovered either: where no input
     works beside the step, what it takes longer than its replay has no other cause that is known.
     """
-    if isinstance(analysis.steady, Missing) or work.seconds <= 0:
+    if isinstance(analysis.steady, Missing) or isinstance(analysis.step, Missing) or work.seconds <= 0:
         return 0.0
     all_of_them = sum(_between_steps(each) for each in works(analysis))
     longer = analysis.steady.aftermath_s * per_step(analysis)
     if all_of_them <= 0 or longer <= 0:
         return 0.0
-    if analysis.share(analysis.segment("input_wait")) < _NO_WAIT:
+    wait = analysis.step.segments["input_wait"]
+    if isinstance(wait, Quantity) and analysis.share(wait.value) < _NO_WAIT:
         longer = max(longer, analysis.segment("unexplained"))
     return _between_steps(work) / all_of_them * seconds / work.seconds * longer
 

@@ -94,13 +94,14 @@ class Look:
         self.first_call_s = 0.0 if isinstance(live, Missing) else max(live.duration_s[:1], default=0.0)
         self.replayed = replayed
         self.call_s = 0.0 if isinstance(replayed, Missing) else min(replayed.call_s, default=0.0)
+        self.several = bool(door.accelerators())
         self.typical_s = self.call_s
         if isinstance(replayed, Replay) and replayed.call_s:
             self.typical_s = float(np.median(replayed.call_s))
-            if isinstance(live, Live) and live.duration_s:
+            if isinstance(live, Live) and live.duration_s and not self.several:
+                # A device works on after the live call has returned, so only the replay tells there.
                 # Either may have met a slow moment of the machine, and the job does nothing less.
                 self.typical_s = min(self.typical_s, float(np.median(live.duration_s)))
-        self.several = bool(door.accelerators())
         starts = () if isinstance(live, Missing) else live.start_s
         period = float(np.median(np.diff(starts))) if len(starts) > 2 else 0.0
         self.matters = self.call_s >= _MATTERS * period

@@ -46,3 +46,13 @@ def test_calls_that_can_t_be_used_are_neither_cold_nor_warm() -> None:
     usable[::10] = False
     assert aftermath(busy, before, usable) == 0.0
     assert aftermath(busy, before, np.zeros(100, dtype=bool)) == 0.0
+
+
+def test_gaps_so_irregular_that_no_call_is_far_from_one() -> None:
+    """Calls behind each gap that can't be used leave none to compare with."""
+    busy, before = np.full(60, 1 * MS), np.full(60, 0.02 * MS)
+    before[::2] = 10 * MS
+    usable = np.zeros(60, dtype=bool)
+    usable[1::2] = True
+    usable[:16:2] = True
+    assert aftermath(busy, before, usable) == 0.0

@@ -14,6 +14,7 @@ from tfdiag.checks.host.frequent_checkpoint import CHECK
 from tfdiag.checks.host.slow_callback import CHECK as SLOW
 from tfdiag.model.changes import Change
 from tfdiag.model.host_work import CallbackFacts, HostWork
+from tfdiag.model.quantity import Missing
 
 SAVER = CallbackFacts(
     "ModelCheckpoint", ("ModelCheckpoint", "MonitorCallback"), (("save_freq", "1"),), batch_hook=True
@@ -98,6 +99,19 @@ def test_steps_that_never_recover_are_its_cost_as_well(wait: float, longer: floa
     (found,) = CHECK.run(cold)
     shown = next(each for each in found.finding.evidence if "behind it" in each.name)
     assert shown.quantity.value == pytest.approx(longer)
+
+
+def test_a_wait_that_is_not_known_is_not_taken_for_none():
+    """An input may work beside the step: only what the steps right behind show is counted."""
+    analysis = analysed(**{**saving(0.2), "replay_call": 70 * MS})
+    assert isinstance(analysis.steady, Steady)
+    assert not isinstance(analysis.step, Missing)
+    unknown = {**analysis.step.segments, "input_wait": Missing("the runtime does not tell")}
+    step = replace(analysis.step, segments=unknown)
+    cold = replace(analysis, step=step, steady=replace(analysis.steady, aftermath_s=4 * MS))
+    (found,) = CHECK.run(cold)
+    shown = next(each for each in found.finding.evidence if "behind it" in each.name)
+    assert shown.quantity.value == pytest.approx(4 * MS)
 
 
 def test_a_step_of_ones_own():
