@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from tfdiag import stats
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.checks import facts
 from tfdiag.checks.registry import Undecided
 from tfdiag.model.layers import ModelFacts
 from tfdiag.model.quantity import Maybe, Missing, Quantity
 from tfdiag.model.report import Evidence
+from tfdiag.stats import Estimate
 
-__all__ = ["listed", "model", "per_step", "time_evidence"]
+__all__ = ["listed", "model", "per_step", "saved", "speed", "time_evidence"]
 
 _NAMED = 3
+_AROUND = ("input_wait", "host_to_device", "device_to_host", "host", "compile")
+"""Segments of a step that a replay on a resident batch does not have."""
+_DRIFT = 1.3
+"""A replay that differs more from the live step does so for another reason than the machine's speed."""
 
 
 def model(analysis: Analysis) -> ModelFacts:
@@ -27,6 +35,27 @@ def per_step(analysis: Analysis, value: Maybe) -> float | None:
     live = analysis.measurements.live
     steps = 1 if isinstance(live, Missing) else live.steps_per_call
     return None if isinstance(value, Missing) else value.value / steps
+
+
+def saved(analysis: Analysis, with_s: tuple[float, ...], without_s: tuple[float, ...]) -> Estimate:
+    """Give what a step of the job takes longer with something, from stretches that lie side by side."""
+    live = analysis.measurements.live
+    steps = 1 if isinstance(live, Missing) else live.steps_per_call
+    longer = stats.median((np.array(with_s) - np.array(without_s)) / steps)
+    scale = speed(analysis, float(np.median(with_s)) / steps)
+    return Estimate(longer.value * scale, longer.low * scale, longer.high * scale, longer.count)
+
+
+def speed(analysis: Analysis, replayed_s: float) -> float:
+    """Give how much longer a step takes in the job than it did in a replay, as a factor.
+
+    A machine changes its speed within seconds. What is a share of the one is the same share of the other;
+    what waits for its input, works beside it, or lies between steps is in no replay.
+    """
+    if isinstance(analysis.step, Missing) or replayed_s <= 0:
+        return 1.0
+    own = analysis.step.mean_s - sum(map(analysis.segment, _AROUND)) - analysis.contended_s
+    return min(_DRIFT, max(1 / _DRIFT, own / replayed_s)) if own > 0 else 1.0
 
 
 def listed(names: list[str]) -> str:

@@ -20,11 +20,12 @@ from tfdiag.collect.phases import input_dataset, reads_once
 from tfdiag.collect.replay import resident
 from tfdiag.collect.session import Session
 from tfdiag.collect.walked import Names
+from tfdiag.collect.without import Without
 from tfdiag.collect.worker import Worker
-from tfdiag.compat import keras, tensorflow
+from tfdiag.compat import keras, keras_parts, tensorflow
 from tfdiag.compat import placement as door
 from tfdiag.compat.op_spans import Spans, read_spans
-from tfdiag.model.layers import EmbeddingTable, Loop, ModelFacts, Padding
+from tfdiag.model.layers import EmbeddingTable, Loop, ModelFacts, Padding, TableCost
 from tfdiag.model.measurements import Job, Live, Replay
 from tfdiag.model.quantity import Missing, Quantity
 
@@ -50,6 +51,8 @@ _FORWARD = 5.0
 _BATCHES = 6
 _MATTERS = 0.1
 """Of the job's step: what is less of it is no problem, whatever it consists of."""
+_HARDLY = 0.03
+"""Of a call: what the trace shows to take less is not timed by turns."""
 _SOURCE = "trace of replayed calls"
 _FAILURES = (
     ValueError, TypeError, RuntimeError, AttributeError, NotImplementedError, LookupError, OSError,
@@ -112,14 +115,20 @@ class Look:
         if self.batch is None or isinstance(self.replayed, Missing):
             why = self.replayed.reason if isinstance(self.replayed, Missing) else "there is no batch"
             return replace(
-                found, batch_missing=why, graph_missing=why, metric_cost=Missing(why), times_missing=why
+                found,
+                batch_missing=why,
+                graph_missing=why,
+                metric_cost=Missing(why),
+                table_cost=Missing(why),
+                times_missing=why,
             )
         found, parts = self._with_graph(found)
         found, given = self._with_batch(found)
         if not self.matters:
             why = "next to what else the step takes, its ops hardly count"
-            return replace(found, times_missing=why, metric_cost=Missing(why))
+            return replace(found, times_missing=why, metric_cost=Missing(why), table_cost=Missing(why))
         found = self._with_times(found, parts)
+        found = replace(found, table_cost=self._table_cost(found))
         found = self._with_padding(found, given)
         return replace(found, metric_cost=self._metric_cost(found))
 
@@ -351,15 +360,39 @@ class Look:
             return Missing("only a step that Keras compiles is timed without its metrics")
         return self._tried(
             "timing the step without its metrics",
-            lambda: measure_metric_cost(
-                self.request.model,
-                self._dataset,
-                first_call_s=self.first_call_s,
-                call_s=self.call_s,
-                until=self.until,
-                clock=self.clock,
-                should_stop=lambda: self.session.stopped_hard,
-            ),
+            lambda: measure_metric_cost(self.request.model, self._without()),
+        )
+
+    def _table_cost(self, found: ModelFacts) -> TableCost | Missing:
+        """Time the step with updates of single rows: what goes over a table also empties the caches."""
+        tables = [each for each in found.embeddings if each.trainable and each.whole_ops]
+        if not tables:
+            return Missing("no table is updated as a whole")
+        if self.job.run_eagerly or self.request.train_step is not None or self.several:
+            return Missing("only a step that Keras compiles for the CPU is timed with other updates")
+        took = [each.took.value for each in tables if isinstance(each.took, Quantity)]
+        if len(took) == len(tables) and max(took) < _HARDLY * self.typical_s:
+            return Missing("the tables take next to no time")
+        shapes = frozenset((each.rows, each.dim) for each in tables)
+        step = self._without()
+
+        def work() -> TableCost | Missing:
+            if not step.fits():
+                return Missing("to trace the step once more would not fit into the budget")
+            optimizers = keras_parts.optimizers_of(self.request.model)
+            return TableCost(*step.timed(keras_parts.updating_used_rows(optimizers, shapes)))
+
+        return self._tried("timing the step with updates of single rows", work)
+
+    def _without(self) -> Without:
+        return Without(
+            self.request.model,
+            self._dataset,
+            first_call_s=self.first_call_s,
+            call_s=self.call_s,
+            until=self.until,
+            clock=self.clock,
+            should_stop=lambda: self.session.stopped_hard,
         )
 
 

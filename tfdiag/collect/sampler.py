@@ -19,7 +19,9 @@ __all__ = ["HostSampler"]
 
 PERIOD_S = 0.2
 _MOST_OF_A_CORE = 0.002
-"""Samples that cost more are taken less often."""
+"""Samples that cost more are taken less often …"""
+_FIRST, _MOST_AT_FIRST = 20, 0.01
+"""… but the first ones not by so much: on a slow kernel a short run would be seen a handful of times."""
 _LONGEST_S = 5.0
 _FULL_RATE = 600
 """After so many samples the period doubles, and so on: a report must not grow with the budget."""
@@ -129,7 +131,8 @@ class HostSampler:
         slower = self._period_s * 2.0 ** (self._taken // _FULL_RATE)
         # The first sample opens files and loads what the others find there.
         each = self._cpu_s / (self._taken - 1) if self._taken > 1 else 0.0
-        return min(max(self._period_s, _LONGEST_S), max(slower, each / _MOST_OF_A_CORE))
+        most = _MOST_AT_FIRST if self._taken < _FIRST else _MOST_OF_A_CORE
+        return min(max(self._period_s, _LONGEST_S), max(slower, each / most))
 
     def _read(self) -> None:
         begin, now = time.thread_time(), self._clock()

@@ -6,6 +6,9 @@ Private names and where they were seen, with what happens when they are gone:
   in the model's own list are known.
 - `Model._compile_metrics`, `._loss_tracker` and `._compile_loss` (Keras 3.3 to 3.15), `.compiled_metrics`
   (tf_keras 2.16 to 2.21): metrics that were compiled can't be told from others.
+- `Optimizer.update_step(gradient, variable[, learning_rate])`, looked up on the optimizer for each variable
+  (Keras 3.3 to 3.15, tf_keras 2.16 to 2.21): the step can't be traced with a plainer update, and what the
+  update of a table costs is known from a trace alone.
 - `Functional.input_spec` can be set (Keras 3.3 to 3.15, tf_keras 2.16 to 2.21): a model with a fixed length
   can't be called with another, and how its step depends on the length is `Missing`.
 """
@@ -21,7 +24,7 @@ from tfdiag.compat.tensorflow import tensorflow
 
 __all__ = [
     "any_length", "class_names", "compiled_losses", "compiled_metrics", "layers_within", "optimizers_of",
-    "own_train_function", "watched_calls", "without_metrics",
+    "own_train_function", "updating_used_rows", "watched_calls", "without_metrics",
 ]  # fmt: skip
 
 _OPTIMIZERS = ("BaseOptimizer", "Optimizer", "OptimizerV2", "_BaseOptimizer")
@@ -115,6 +118,31 @@ def without_metrics(metrics: tuple[Any, ...]) -> contextlib.AbstractContextManag
     for metric in metrics:
         changes += [(metric, "update_state", update), (metric, "result", result)]
     return _methods(changes)
+
+
+def updating_used_rows(
+    optimizers: tuple[Any, ...], shapes: frozenset[tuple[int, ...]]
+) -> contextlib.AbstractContextManager[None]:
+    """Let only the rows that were looked up be updated: in a step that is traced meanwhile, of these tables.
+
+    They are updated in the plainest way, and the optimizer's own slots for them are left alone.
+    """
+    tf = tensorflow()
+
+    def plainly(optimizer: Any) -> Callable[..., Any]:
+        own = optimizer.update_step
+
+        def update(gradient: Any, variable: Any, *rate: Any) -> Any:
+            if not isinstance(gradient, tf.IndexedSlices) or tuple(variable.shape) not in shapes:
+                return own(gradient, variable, *rate)
+            values = tf.cast(gradient.values, variable.dtype)
+            values *= tf.cast(rate[0] if rate else optimizer.learning_rate, variable.dtype)
+            return variable.scatter_sub(tf.IndexedSlices(values, gradient.indices))
+
+        return update
+
+    able = [each for each in optimizers if callable(getattr(each, "update_step", None))]
+    return _methods([(each, "update_step", plainly(each)) for each in able])
 
 
 def watched_calls(

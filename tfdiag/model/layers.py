@@ -9,7 +9,7 @@ from tfdiag.model.quantity import Maybe, Missing
 
 __all__ = [
     "EmbeddingTable", "LayerFacts", "LengthCalls", "Loop", "LoopKind", "MetricCost", "MetricFacts",
-    "ModelFacts", "OptimizerFacts", "Padding", "Recurrent", "WithoutMetric",
+    "ModelFacts", "OptimizerFacts", "Padding", "Recurrent", "TableCost", "WithoutMetric",
 ]  # fmt: skip
 
 LoopKind: TypeAlias = Literal["map_fn", "scan", "recurrent", "while_loop"]
@@ -150,6 +150,14 @@ class WithoutMetric:
 
 
 @dataclass(frozen=True, slots=True)
+class TableCost:
+    """Calls as they are, and with updates of only those rows that were looked up, made by turns."""
+
+    with_s: tuple[float, ...]
+    without_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MetricCost:
     """Calls with and without the metrics, made by turns; each entry is the mean call of a short stretch."""
 
@@ -180,3 +188,5 @@ class ModelFacts:
     metrics: tuple[MetricFacts, ...] = ()
     losses: tuple[str, ...] = ()
     metric_cost: MetricCost | Missing = Missing("the step was not timed without its metrics")
+    table_cost: TableCost | Missing = Missing("the step was not timed with updates of single rows")
+    """Of all tables together."""

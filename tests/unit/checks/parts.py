@@ -15,6 +15,7 @@ from tfdiag.model.layers import (
     OptimizerFacts,
     Padding,
     Recurrent,
+    TableCost,
     WithoutMetric,
 )
 from tfdiag.model.quantity import Quantity
@@ -56,9 +57,12 @@ def table(seconds: float | None, *, used: float | None = 500.0, **fields: Any) -
     return EmbeddingTable(**{**known, **fields})
 
 
-def optimized(by: OptimizerFacts, *tables: EmbeddingTable) -> ModelFacts:
-    """Give a model with tables and an optimizer."""
-    return ModelFacts(embeddings=tables, optimizers=(by,))
+def optimized(by: OptimizerFacts, *tables: EmbeddingTable, saved: float | None = None) -> ModelFacts:
+    """Give a model with tables and an optimizer; updates of single rows save so much, by turns."""
+    known = {}
+    if saved is not None:
+        known["table_cost"] = TableCost((100 * MS,) * 8, (100 * MS - saved,) * 8)
+    return ModelFacts(embeddings=tables, optimizers=(by,), **known)
 
 
 def padded(part: float, each_s: float, *, timed: bool = True, **fields: Any) -> ModelFacts:
@@ -76,13 +80,13 @@ def padded(part: float, each_s: float, *, timed: bool = True, **fields: Any) -> 
     return ModelFacts(padding=(Padding(**{**known, **fields}),))
 
 
-def metrics(*cost: float, each: bool = True) -> ModelFacts:
+def metrics(*cost: float, each: bool = True, step: float = 100 * MS) -> ModelFacts:
     """Give metrics that cost so much, in a step of 100 ms."""
     names = [f"metric_{at}" for at in range(len(cost))]
-    whole = (100 * MS,) * 8
+    whole = (step,) * 8
 
     def less(seconds: float) -> tuple[float, ...]:
-        return (100 * MS - seconds,) * 8
+        return (step - seconds,) * 8
 
     return ModelFacts(
         metrics=tuple(MetricFacts(name, "AUC") for name in names),

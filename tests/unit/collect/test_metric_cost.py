@@ -14,6 +14,7 @@ from tests.traces_left import state_of
 from tests.unit.compat.test_keras import FLAVOURS
 from tfdiag.collect.metric_cost import measure_metric_cost
 from tfdiag.collect.turns import by_turns
+from tfdiag.collect.without import Without
 from tfdiag.compat.keras import make_train_function
 from tfdiag.model.layers import MetricCost
 from tfdiag.model.quantity import Missing
@@ -51,11 +52,28 @@ def test_turns_give_the_time_of_each() -> None:
     assert by_turns(clock.takes(0.01), clock.takes(0.01), until=100.0, **options) == ((), ())
 
 
+def test_the_first_call_of_a_stretch_does_not_count() -> None:
+    """It finds the caches as the other way left them."""
+    clock, last = Ticking(), ""
+
+    def step(name: str) -> Any:
+        def call() -> None:
+            nonlocal last
+            clock.now += 0.01 if last == name else 0.05
+            last = name
+
+        return call
+
+    options: dict[str, Any] = {"call_s": 0.01, "clock": clock, "should_stop": lambda: False}
+    first, second = by_turns(step("one"), step("other"), until=100.0, **options)
+    assert [*first, *second] == pytest.approx([0.01] * 12)
+
+
 def measured(model: Any, *, seconds: float = 20.0) -> MetricCost | Missing:
     """Train for a step, then measure."""
     dataset = jobs.batches(None)
     make_train_function(model)(iter(dataset))
-    return measure_metric_cost(
+    step = Without(
         model,
         lambda: dataset,
         first_call_s=0.1,
@@ -64,6 +82,7 @@ def measured(model: Any, *, seconds: float = 20.0) -> MetricCost | Missing:
         clock=time.perf_counter,
         should_stop=lambda: False,
     )
+    return measure_metric_cost(model, step)
 
 
 def slow(y: Any, p: Any) -> Any:

@@ -20,7 +20,7 @@ from tfdiag.collect.job import job_of
 from tfdiag.collect.model_phase import Look
 from tfdiag.collect.session import Request, Session
 from tfdiag.compat.keras import make_train_function
-from tfdiag.model.layers import MetricCost, ModelFacts
+from tfdiag.model.layers import MetricCost, ModelFacts, TableCost
 from tfdiag.model.measurements import Replay
 from tfdiag.model.quantity import Missing, Quantity
 
@@ -183,3 +183,29 @@ def test_a_large_table_is_seen_to_be_updated_as_a_whole(tmp_path: Path) -> None:
         assert bool(table.whole_ops) is whole
         assert isinstance(table.took, Quantity) is whole
         assert table.rows_used == Quantity(20.0, "rows", source="one batch")
+
+
+@pytest.mark.parametrize("library", [keras, tf_keras])
+def test_updates_of_single_rows_are_timed(library: Any, tmp_path: Path) -> None:
+    """A large table under Adam: without the sweeps over it the step is far quicker; the optimizer stays."""
+    model = library.Sequential(
+        [
+            library.Input((4,), dtype="int32"),
+            library.layers.Embedding(100_000, 16),
+            library.layers.Flatten(),
+            library.layers.Dense(1),
+        ]
+    )
+    model.compile("adam", "mse")
+    ids = np.arange(32, dtype="int32").reshape(8, 4)
+    dataset = tf.data.Dataset.from_tensors((ids, np.zeros((8, 1), "float32"))).repeat()
+    found = looked_at(model, dataset, tmp_path, seconds=8.0)
+    assert isinstance(found.table_cost, TableCost), found.table_cost
+    assert np.median(found.table_cost.without_s) < 0.7 * np.median(found.table_cost.with_s)
+    assert "update_step" not in vars(model.optimizer)
+
+
+def test_where_no_table_is_swept_nothing_is_timed(tmp_path: Path) -> None:
+    """Without a table, and with one that is small."""
+    found = looked_at(jobs.tiny_model(), jobs.batches(None), tmp_path, seconds=2.0)
+    assert found.table_cost == Missing("no table is updated as a whole")

@@ -21,7 +21,7 @@ def test_what_is_watched_comes_to_its_end(monkeypatch: pytest.MonkeyPatch):
     """The thread ends by itself when what it looks at is over, with what it has seen; its cost is its own."""
     lives = iter([True, True, False])
     sampler = HostSampler(time.perf_counter, period_s=0.001, alive=lambda: next(lives))
-    monkeypatch.setattr(module, "_MOST_OF_A_CORE", 1e9)
+    monkeypatch.setattr(module, "_MOST_AT_FIRST", 1e9)
     assert isinstance(sampler.telemetry(), Missing)
     with sampler:
         sampler._thread.join()
@@ -39,9 +39,17 @@ def test_what_is_watched_comes_to_its_end(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_an_expensive_look_is_taken_less_often():
-    """A sample of 10 ms at 0.2 % of a core comes every 5 s; a long run is looked at less often."""
+    """A sample of 10 ms at 0.2 % of a core comes every 5 s, the first ones each second.
+
+    Else a run of 7 s, in which a sample took 2 ms, had too few to tell whether its memory grows. A long run
+    is looked at less often.
+    """
     sampler = HostSampler(FakeClock())
     sampler._taken, sampler._cpu_s = 11, 0.1
+    assert sampler._next_s() == pytest.approx(1.0)
+    sampler._cpu_s = 0.02
+    assert sampler._next_s() == pytest.approx(0.2)
+    sampler._taken, sampler._cpu_s = 31, 0.3
     assert sampler._next_s() == pytest.approx(5.0)
     sampler._cpu_s = 0.0
     assert sampler._next_s() == pytest.approx(0.2)

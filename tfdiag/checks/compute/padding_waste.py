@@ -60,8 +60,11 @@ def _per_position(analysis: Analysis, padding: Padding) -> float:
     live = analysis.measurements.live
     steps = 1 if isinstance(live, Missing) else live.steps_per_call
     whole, cut = padding.calls
-    saved = stats.median(np.array(whole.call_s) - np.array(cut.call_s)).value / steps
-    return max(0.0, saved) / (whole.length - cut.length)
+    longer = stats.median(np.array(whole.call_s) - np.array(cut.call_s)).value / steps
+    each = max(0.0, longer) / (whole.length - cut.length)
+    # The batch that was kept may be longer than others.
+    usual = float(np.median(whole.call_s)) / steps - each * (whole.length - padding.length)
+    return each * parts.speed(analysis, usual)
 
 
 def _result(analysis: Analysis, padding: Padding, each_s: float, seconds: float, cost: float) -> Result:

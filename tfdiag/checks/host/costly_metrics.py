@@ -20,9 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from tfdiag import stats
 from tfdiag.analyse.analysis import Analysis
 from tfdiag.checks import facts, parts
 from tfdiag.checks.registry import Check, Result, Undecided, severity_of
@@ -48,7 +45,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     cost = found.metric_cost
     if isinstance(cost, Missing):
         raise Undecided(f"what the metrics cost is not known: {cost.reason}")
-    saved = _per_step(analysis, cost.with_s, cost.without_s)
+    saved = parts.saved(analysis, cost.with_s, cost.without_s)
     share = min(1.0, analysis.share(saved.value))
     least = _ANY_S * len(found.metrics)
     if not analysis.crosses(share, facts.COST_SHARE) or saved.value < least or saved.low <= 0:
@@ -58,7 +55,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
             f"the step takes {saved.low * 1e3:.2g} to {saved.high * 1e3:.2g} ms longer with its metrics, "
             "which may be too little to name"
         )
-    each = {one.name: _per_step(analysis, one.with_s, one.call_s) for one in cost.each}
+    each = {one.name: parts.saved(analysis, one.with_s, one.call_s) for one in cost.each}
     guilty = [name for name, took in sorted(each.items(), key=_longest) if took.value >= _PART * saved.value]
     named = [_named(name, found.metrics) for name in guilty]
     evidence = [
@@ -89,13 +86,6 @@ def run(analysis: Analysis) -> Iterator[Result]:
         ),
         (fewer_metrics.suggest(analysis, CHECK.id, guilty, [one.name for one in found.metrics], saved),),
     )
-
-
-def _per_step(analysis: Analysis, with_s: tuple[float, ...], without_s: tuple[float, ...]) -> Estimate:
-    """Give what a step takes longer with something, from stretches that lie side by side."""
-    live = analysis.measurements.live
-    steps = 1 if isinstance(live, Missing) else live.steps_per_call
-    return stats.median((np.array(with_s) - np.array(without_s)) / steps)
 
 
 def _longest(item: tuple[str, Estimate]) -> float:

@@ -33,6 +33,25 @@ def test_silent_where_only_used_rows_are_updated(healthy: EmbeddingTable):
     assert results(CHECK, **STEP, model=optimized(ADAM, healthy)) == []
 
 
+@pytest.mark.parametrize(
+    ("traced", "saved", "cost"), [(40, 60, 0.6), (60, 40, 0.6), (None, 60, 0.6), (2, 3, 0)]
+)
+def test_what_single_rows_save_counts_as_well(traced: float | None, saved: float, cost: float):
+    """By turns what a sweep over a table pushes out of the caches shows; in the trace what else sweeps."""
+    made = table(None if traced is None else traced * MS)
+    found = results(CHECK, **STEP, model=optimized(ADAM, made, saved=saved * MS))
+    assert [each.finding.cost.value for each in found] == ([pytest.approx(cost)] if cost else [])
+
+
+def test_tables_of_several_shapes_share_what_is_saved():
+    """As they share the time in the trace; two of one shape are one finding."""
+    tables = (table(30 * MS), table(30 * MS, layer="twin"), table(10 * MS, layer="other", rows=500_000))
+    found = results(CHECK, **STEP, model=optimized(ADAM, *tables, saved=80 * MS))
+    assert [each.finding.cost.value for each in found] == [pytest.approx(0.6), pytest.approx(0.2)]
+    unknown = (table(None), table(30 * MS, layer="other", rows=500_000))
+    assert "is not known" in not_run(CHECK, **STEP, model=optimized(ADAM, *unknown, saved=80 * MS))
+
+
 def test_shows_its_numbers_and_two_ways_out():
     """Rows, those in use, bytes, time; a lazy Adam, and SGD as a change that can be tried."""
     found = only(CHECK, **STEP, model=optimized(ADAM, table(40 * MS)))

@@ -8,6 +8,7 @@ from tests.synthetic import MS
 from tests.unit.checks.parts import STEP, padded
 from tests.unit.checks.running import evidence, not_run, only, results, value
 from tfdiag.checks.compute.padding_waste import CHECK
+from tfdiag.model.layers import LengthCalls
 from tfdiag.model.quantity import Quantity
 
 
@@ -44,6 +45,13 @@ def test_shows_its_numbers_and_the_buckets():
     assert gain.low is not None
     assert gain.low <= 100 / (100 - 0.5 * 48) + 1e-6 < gain.value < 100 / 52 * 1.001
     assert "beginning" in advice.risk
+
+
+def test_a_machine_that_is_slower_in_the_replay():
+    """Half of a replayed step is half of the job's, whatever each took."""
+    calls = (LengthCalls(100, (120 * MS,) * 8), LengthCalls(50, (60 * MS,) * 8))
+    found = only(CHECK, **STEP, model=padded(0.5, 0.0, calls=calls))
+    assert found.finding.cost.value == pytest.approx(0.5)
 
 
 def test_says_what_is_missing():

@@ -22,8 +22,11 @@ def test_fires_at_a_twentieth_of_the_step(seconds: float, fires: bool):
 @pytest.mark.parametrize(("seconds", "fires"), [(0.19 * MS, False), (0.21 * MS, True)])
 def test_what_any_metric_takes_is_no_finding(seconds: float, fires: bool):
     """In a step of a millisecond even a mean is a share; that the step is tiny is the problem then."""
-    assert bool(results(CHECK, compute=1 * MS, dispatch=0.1 * MS, model=metrics(seconds))) is fires
-    both = metrics(seconds, seconds)
+    assert (
+        bool(results(CHECK, compute=1 * MS, dispatch=0.1 * MS, model=metrics(seconds, step=1.1 * MS)))
+        is fires
+    )
+    both = metrics(seconds, seconds, step=1.1 * MS)
     assert bool(results(CHECK, compute=1 * MS, dispatch=0.1 * MS, model=both)) is fires
 
 
@@ -39,6 +42,13 @@ def test_what_may_be_too_little_is_not_claimed():
     wide = MetricCost((0.100,) * 8, (0.093, 0.093, 0.093, 0.093, 0.093, 0.098, 0.098, 0.098))
     told = not_run(CHECK, **STEP, model=ModelFacts(metrics=(MetricFacts("auc", "AUC"),), metric_cost=wide))
     assert "2 to 7 ms" in told
+
+
+@pytest.mark.parametrize(("replayed", "cost"), [(100, 0.2), (125, 0.2), (80, 0.2), (200, 0.2 * 2 / 1.3)])
+def test_a_machine_that_is_slower_in_the_replay(replayed: float, cost: float):
+    """A share of the replayed step is the same share of the job's; one that is far from it is another."""
+    found = only(CHECK, **STEP, model=metrics(0.2 * replayed * MS, step=replayed * MS))
+    assert found.finding.cost.value == pytest.approx(cost)
 
 
 def test_names_the_metric():
