@@ -31,13 +31,14 @@ def aftermath(busy: Floats, before: Floats, usable: npt.NDArray[np.bool_]) -> fl
     """Give by how much calls are longer behind long gaps, spread over all usable calls.
 
     `busy` is a call without its wait for input, `before` the gap in front of it; a call that is not usable
-    (traced, the first of an epoch) is looked at neither as one that is cold nor as one that is warm.
+    (traced, the first of an epoch) is looked at neither as one that is cold nor as one that is warm, but
+    those behind it are.
     """
     if np.count_nonzero(usable) < 2 * _LEAST:
         return 0.0
     bar = max(_LONG * float(np.median(before[usable])), _LONG_BESIDE_STEP * float(np.median(busy[usable])))
     long = before > bar
-    count = int(np.count_nonzero(long & usable))
+    count = int(np.count_nonzero(long))
     if count < _LEAST or count > _MOST * np.count_nonzero(usable):
         return 0.0
     at = np.arange(len(busy))
@@ -50,6 +51,8 @@ def aftermath(busy: Floats, before: Floats, usable: npt.NDArray[np.bool_]) -> fl
     longer = 0.0
     for distance in range(reach):
         cold = busy[usable & (since == distance)]
+        if distance == 0 and not len(cold):
+            continue
         if len(cold) < _LEAST or stats.median(cold).low <= warm.high:
             break  # from here on they are as quick as any
         longer += len(cold) * (float(np.median(cold)) - warm.value)

@@ -198,9 +198,8 @@ def steady_state(live: Live, job: Job) -> Steady | Missing:
 def _aftermath(
     start: Floats, duration: Floats, wait: Floats, steady: npt.NDArray[np.intp], begins: list[int]
 ) -> float:
-    """Look for cold steps behind what callbacks do; ends of epochs have a cost of their own."""
+    """Look for cold steps behind what is done between steps; an epoch's first has other reasons too."""
     before = np.append(0.0, start[1:] - (start + duration)[:-1])
-    before[begins] = 0.0
     usable = np.zeros(len(start), dtype=bool)
     usable[steady] = True
     usable[begins] = False

@@ -175,26 +175,22 @@ def rest(analysis: Analysis, work: Work) -> float:
     return max(0.0, work.seconds - claimed)
 
 
-def behind(analysis: Analysis, work: Work, seconds: float) -> float:
-    """Give what steps take longer because of so many of a callback's seconds, which leave caches cold.
+def behind(analysis: Analysis, seconds: float) -> float:
+    """Give what steps take longer because of so many seconds of work between steps, which leaves caches cold.
 
     The steps right behind it show that they do. The others may not have recovered either: where no input
     works beside the step, what it takes longer than its replay has no other cause that is known.
     """
-    if isinstance(analysis.steady, Missing) or isinstance(analysis.step, Missing) or work.seconds <= 0:
+    if isinstance(analysis.steady, Missing) or isinstance(analysis.step, Missing):
         return 0.0
-    all_of_them = sum(_between_steps(each) for each in works(analysis))
+    all_of_them = sum(item.per_step.value for item in analysis.step.host_items if item.name != "loop")
     longer = analysis.steady.aftermath_s * per_step(analysis)
     if all_of_them <= 0 or longer <= 0:
         return 0.0
     wait = analysis.step.segments["input_wait"]
     if isinstance(wait, Quantity) and analysis.share(wait.value) < _NO_WAIT:
         longer = max(longer, analysis.segment("unexplained"))
-    return _between_steps(work) / all_of_them * seconds / work.seconds * longer
-
-
-def _between_steps(work: Work) -> float:
-    return sum(item.per_step.value for item in work.methods if "_batch_" in item.name.rsplit(".", 1)[1])
+    return min(1.0, seconds / all_of_them) * longer
 
 
 def behind_evidence(seconds: float) -> list[Evidence]:

@@ -48,6 +48,17 @@ def test_calls_that_can_t_be_used_are_neither_cold_nor_warm() -> None:
     assert aftermath(busy, before, np.zeros(100, dtype=bool)) == 0.0
 
 
+def test_calls_behind_one_that_can_t_be_used_are_cold_all_the_same() -> None:
+    """The first call of an epoch is longer for other reasons too; the next ones only for the gap."""
+    busy, before = np.full(100, 1 * MS), np.full(100, 0.02 * MS)
+    before[::10] = 10 * MS
+    busy[::10] += 50 * MS
+    busy[1::10] += 0.5 * MS
+    usable = np.ones(100, dtype=bool)
+    usable[::10] = False
+    assert aftermath(busy, before, usable) == pytest.approx(0.5 * MS / 9)
+
+
 def test_gaps_so_irregular_that_no_call_is_far_from_one() -> None:
     """Calls behind each gap that can't be used leave none to compare with."""
     busy, before = np.full(60, 1 * MS), np.full(60, 0.02 * MS)

@@ -3,7 +3,8 @@
 What it measures
     The time in callbacks that save (`ModelCheckpoint`, `BackupAndRestore`), and in `model.save`,
     `model.save_weights` and `tf.train.Checkpoint` wherever else a callback or a step of your own calls them,
-    spread over the steps; how often that happens, and the bytes that are written.
+    spread over the steps; how often that happens, and the bytes that are written. Steps right behind a save
+    find cold caches: what they take longer than others is counted with it.
 Why it matters
     Saving copies all weights to the host, packs and writes them while the next step waits. `save_freq=1`
     counts batches, not epochs: a job that meant to save now and then saves after each step.
@@ -38,7 +39,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         seconds = hosted.saves_of(analysis, work)
         if not seconds:
             continue
-        after = hosted.behind(analysis, work, seconds)
+        after = hosted.behind(analysis, seconds) if work.methods else 0.0
         cost = analysis.share(seconds + after)
         often = hosted.every(work.saves)
         evidence = [

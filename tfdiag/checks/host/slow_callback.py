@@ -38,7 +38,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         name, total = work.name, hosted.rest(analysis, work)
         if not hosted.worth_naming(analysis, total):
             continue
-        after = hosted.behind(analysis, work, total)
+        after = hosted.behind(analysis, total)
         cost = analysis.share(total + after)
         worst = max(work.methods, key=lambda item: item.per_step.value)
         part = total / work.seconds if work.seconds > 0 else 1.0

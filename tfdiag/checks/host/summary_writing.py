@@ -2,7 +2,8 @@
 
 What it measures
     The time in Keras' `TensorBoard` callback, and in `tf.summary` wherever another callback or a step of your
-    own calls it, spread over the steps; how many summaries that are, and how the callback is set.
+    own calls it, spread over the steps; how many summaries that are, and how the callback is set. Steps right
+    behind that find cold caches: what they take longer than others is counted with it.
 Why it matters
     A histogram reads and sorts every weight of the model, an image is encoded, and each batch that is written
     (`update_freq="batch"`) is a wait for its values. All of it happens between steps.
@@ -37,7 +38,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
         seconds = hosted.summaries_of(analysis, work)
         if not seconds:
             continue
-        after = hosted.behind(analysis, work, seconds)
+        after = hosted.behind(analysis, seconds) if work.methods else 0.0
         cost = analysis.share(seconds + after)
         evidence = [
             Evidence(

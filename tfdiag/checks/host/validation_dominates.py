@@ -3,9 +3,10 @@
 What it measures
     The time of one whole validation, spread over the training steps between two of them. A validation
     that was cut short to keep within the budget is extrapolated from its steady rate, and the report says
-    so. What it waits for its own input is told apart from its step by the runtime's counters. Where its steps
-    are more than one pass over its data, it fires at a smaller share: the same rows are judged again and
-    again, most often because `validation_steps` was counted in samples.
+    so. What it waits for its own input is told apart from its step by the runtime's counters. Steps right
+    behind it find cold caches: what they take longer than others is counted with it. Where its steps are more
+    than one pass over its data, it fires at a smaller share: the same rows are judged again and again, most
+    often because `validation_steps` was counted in samples.
 Why it matters
     While the job validates it does not train. Often the validation set is far larger than a decision
     about stopping needs, or `validation_steps` was counted in samples instead of batches.
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfdiag.analyse.analysis import Analysis
-from tfdiag.checks import facts
+from tfdiag.checks import facts, hosted
 from tfdiag.checks.registry import Check, Result, Undecided, severity_of
 from tfdiag.model.measurements import Live
 from tfdiag.model.quantity import Missing, Quantity
@@ -55,11 +56,12 @@ def run(analysis: Analysis) -> Iterator[Result]:
             "validation was seen, but not how often it runs: " + analysis.steady.calls_per_epoch.reason
         )
     seconds = analysis.host_item("validation")
-    cost = analysis.share(seconds)
     passes = _passes(analysis)
     share = facts.COST_SHARE if passes > _PASSES else _SHARE
-    if not analysis.crosses(cost, share):
+    if not analysis.crosses(analysis.share(seconds), share):
         return
+    after = hosted.behind(analysis, seconds)
+    cost = analysis.share(seconds + after)
     item = next(item for item in analysis.step.host_items if item.name == "validation")
     boundary = analysis.steady.boundary
     evidence = [
@@ -85,13 +87,14 @@ def run(analysis: Analysis) -> Iterator[Result]:
             for name, part in boundary.validation_parts
             if part > 0
         ]
+    evidence += hosted.behind_evidence(after)
     yield Result(
         Finding(
             check=CHECK.id,
             title=f"Validation takes {cost:.0%} of the time"
             + (f" and goes over its data {passes:.0f} times" if passes >= 1.5 else ""),
             severity=severity_of(cost),
-            cost=facts.share(cost, source="validation, spread over the steps"),
+            cost=facts.share(cost, source="validation, and what it makes slower, over the steps"),
             evidence=tuple(evidence),
             where="validation_data",
             detail=item.note,

@@ -69,6 +69,11 @@ def test_saving_at_the_ends_of_short_epochs():
     """What runs once an epoch is done every so many."""
     found = only(CHECK, epochs=5, calls_per_epoch=100, epoch_callbacks={"BackupAndRestore": 1.1})
     assert found.finding.cost.value == pytest.approx(0.5)
+    analysis = analysed(epochs=5, calls_per_epoch=100, epoch_callbacks={"BackupAndRestore": 1.1})
+    assert isinstance(analysis.steady, Steady)
+    (cold,) = CHECK.run(replace(analysis, steady=replace(analysis.steady, aftermath_s=1 * MS)))
+    more = cold.finding.cost.value - found.finding.cost.value
+    assert more == pytest.approx(1 * MS / analysis.step.mean_s, rel=0.02)
     code = found.suggestions[0].code
     assert code.startswith("+ class RarerBackupAndRestore(BackupAndRestore):")
     assert "if epoch % 100 == 0:" in code

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.synthetic import MS, Cut
+from tests.synthetic import MS, Cut, analysed
 from tests.unit.checks.running import evidence, not_run, only, results, value
+from tfdiag.analyse.steady import Steady
 from tfdiag.checks.host.validation_dominates import CHECK
 from tfdiag.model.measurements import ValidationRun
 from tfdiag.model.quantity import Quantity
@@ -25,6 +27,19 @@ def test_fires_at_a_quarter_of_the_time(share: float, freq: int, fires: bool):
     """What counts is validation spread over the epochs that have none."""
     found = results(CHECK, **with_validation(share, validation_freq=freq))
     assert bool(found) is fires
+
+
+def test_what_validation_makes_slower_is_its_cost_too():
+    """Steps behind a validation find cold caches; that alone makes none of it a finding."""
+    analysis = analysed(**with_validation(0.5))
+    assert isinstance(analysis.steady, Steady)
+    (before,) = CHECK.run(analysis)
+    (after,) = CHECK.run(replace(analysis, steady=replace(analysis.steady, aftermath_s=1 * MS)))
+    more = after.finding.cost.value - before.finding.cost.value
+    assert more == pytest.approx(1 * MS / analysis.step.mean_s, rel=0.05)
+    analysis = analysed(**with_validation(0.24))
+    assert isinstance(analysis.steady, Steady)
+    assert not list(CHECK.run(replace(analysis, steady=replace(analysis.steady, aftermath_s=1 * MS))))
 
 
 def test_silent_without_validation():
