@@ -5,13 +5,15 @@
 A job is right when its planted cause is the most costly finding, a healthy one when nothing is found but that
 it computes. Where the cost of the cause is known, or measured as the difference to the same job without it,
 the finding's cost is held against it: as seconds where it is known, as a share of the step where it is
-measured, for the machine may be faster then than in the diagnosis. Each job has a process of its own. With
---keep the rows of the last run stand for the jobs that are not run.
+measured, for the machine may be faster then than in the diagnosis. Each job has a process of its own, and
+is run again where the machine is slower behind it than it was at its best (`quiet.py`). With --keep the rows
+of the last run stand for the jobs that are not run.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import importlib
 import json
@@ -188,12 +190,14 @@ def main() -> None:
     rows = []
     for job in jobs():
         if any(part in job.name or part == job.expected for part in chosen.only.split("|")):
-            row = in_a_process(job, chosen.budget)
+            row = MACHINE.timed(functools.partial(in_a_process, job, chosen.budget))
             if row.get("left_out"):
                 print(f"left out, for it is no cause on this machine: {job.name}", flush=True)
                 continue
             rows.append(row)
             show(row)
+    if MACHINE.repeated:
+        print(f"jobs run again, for the machine did not keep its speed: {MACHINE.repeated}", flush=True)
     if chosen.keep:
         rows = with_earlier("step_causes", rows, "name")
     sys.exit(not kept("step_causes", goals_of(rows), rows))

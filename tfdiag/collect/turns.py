@@ -14,7 +14,10 @@ __all__ = ["by_turns", "seconds_needed"]
 
 _STRETCH_S = 0.02
 _MOST_IN_A_STRETCH = 50
+_ENOUGH = 3
+"""Pairs of stretches with which something can be said …"""
 _LEAST = 6
+"""… and those that are made where there is time."""
 _MOST = 40
 _CLEAR = 0.01
 """Of a call: once the difference is known this well, it is known well enough."""
@@ -39,14 +42,14 @@ def by_turns(
         done = len(found[0])
         if done >= _LEAST and (clock() >= until or _clear(*found)):
             break
-        if done >= 3 and clock() >= until:
+        if done >= _ENOUGH and clock() >= until:
             break
     return tuple(found[0]), tuple(found[1])
 
 
 def seconds_needed(call_s: float) -> float:
     """Say how long it takes at least to time two calls by turns."""
-    return 2 * _LEAST * (_size(call_s) + 1) * call_s
+    return 2 * _ENOUGH * (_size(call_s) + 1) * call_s
 
 
 def _size(call_s: float) -> int:

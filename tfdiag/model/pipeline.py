@@ -172,7 +172,7 @@ class Edit:
 
     action: Literal[
         "parallel", "interleave", "prefetch", "cache_after", "swap", "set_size", "tune", "remove",
-        "autotune", "threads", "workers",
+        "threads", "workers",
     ]  # fmt: skip
     """A method of the graph's door; `autotune` and `threads` (a private pool) set options, `workers` those of
     a PyDataset."""

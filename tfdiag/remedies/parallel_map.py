@@ -12,22 +12,19 @@ from tfdiag.model.report import Suggestion
 from tfdiag.remedies.gain import computing_share, gain_of, spanning
 from tfdiag.remedies.pipeline_code import diff, written
 
-__all__ = ["UNSEEN", "predict", "rewritten", "suggest", "suggest_autotune", "suggest_tune"]
+__all__ = ["UNSEEN", "predict", "rewritten", "suggest", "suggest_explicit", "suggest_tune"]
 
 UNSEEN = "not tried: the stage could not be found in the dataset's graph"
 
 
-def predict(
-    analysis: Analysis, model: PipelineModel, stage: StageTime, *, python: bool, prefetch: bool = False
-) -> Maybe:
+def predict(analysis: Analysis, model: PipelineModel, stage: StageTime, *, python: bool) -> Maybe:
     """Predict the step when this stage uses all cores and the other stages stay as they are."""
     cores = usable_cores(analysis.measurements)
 
     def gain(locked: float | None, source: str) -> Maybe:
         fast = with_parallel(model, stage, cores)
         changed = next(other for one, other in zip(model.stages, fast.stages, strict=True) if one is stage)
-        fast = fast.changed(changed, locked=locked)
-        return gain_of(analysis, with_prefetch(fast) if prefetch else fast, source)
+        return gain_of(analysis, fast.changed(changed, locked=locked), source)
 
     spread = f"the stage's time spread over {cores:g} cores"
     if not python or stage.locked is not None:
@@ -75,19 +72,37 @@ def suggest_tune(analysis: Analysis, check: str, model: PipelineModel, stage: St
     )
 
 
-def suggest_autotune(
-    analysis: Analysis, check: str, model: PipelineModel, stage: StageTime, *, prefetch: bool
+def suggest_explicit(
+    analysis: Analysis, check: str, model: PipelineModel, maps: list[StageTime], *, prefetch: bool
 ) -> Suggestion:
-    """Suggest to let tf.data tune the pipeline."""
-    adds = " and adds a prefetch at the end" if prefetch else ""
+    """Suggest to write what tf.data would do by itself if it were let, which then does not depend on that.
+
+    Its tuning may settle on fewer threads than there are cores, and on other ones each time; with autotune
+    off, AUTOTUNE means all of them.
+    """
+    targets = [_target(analysis, stage) for stage in maps]
+    adds = ", and end the pipeline with prefetch" if prefetch else ""
+    fast = model
+    for stage in maps:
+        fast = with_parallel(fast, stage, usable_cores(analysis.measurements))
+    chain = after = written(analysis)
+    for target in targets:
+        after = rewritten(after, target)
+    if prefetch:
+        fast, after = with_prefetch(fast), [*after, "prefetch(tf.data.AUTOTUNE)"]
+    found = all(stage.id >= 0 for stage in maps)
+    edits = (*(Edit("parallel", stage.id) for stage in maps), *([Edit("prefetch")] if prefetch else []))
     return Suggestion(
-        id=f"{check}/autotune",
+        id=f"{check}/explicit",
         check=check,
-        text=f"Leave autotune on: tf.data then runs {stage.label} on all cores by itself{adds}.",
-        code="- options.autotune.enabled = False\n+ options.autotune.enabled = True",
-        predicted=predict(analysis, model, stage, python=False, prefetch=prefetch),
-        risk="tf.data takes threads and memory as it sees fit; options.autotune can limit both.",
-        edits=(Edit("autotune"),),
+        text=f"Let {' and '.join(targets)} work on several elements at once: "
+        f"num_parallel_calls=tf.data.AUTOTUNE takes all cores where autotune is off{adds}. With autotune on "
+        "tf.data does this by itself, with as many threads as it sees fit.",
+        code=diff(chain, after) if chain else _code(analysis, targets[0]),
+        predicted=gain_of(analysis, fast, "the maps' time spread over the cores"),
+        risk="More threads take more memory, and cores that other work of the job may need.",
+        reason="" if found else UNSEEN,
+        edits=edits if found else (),
     )
 
 

@@ -19,7 +19,7 @@ _ELEMENTS = 64
 _SECONDS = 5.0
 _OTHERS = "the changed pipeline gives other elements"
 
-_SHUFFLES_ALIKE = ("parallel", "prefetch", "tune", "autotune", "threads")
+_SHUFFLES_ALIKE = ("parallel", "prefetch", "tune", "threads")
 """Changes after which a shuffle still sees the same elements in the same order."""
 
 Sameness = Literal["same sequence", "same elements", "same structure", "different", "not checked"]
@@ -113,8 +113,6 @@ def _edited(graph: DatasetGraph, edit: Edit) -> DatasetGraph:
             return graph.tune(edit.node)
         case "remove":
             return graph.remove(edit.node)
-        case "autotune":
-            return graph.with_options(autotune=True, default_optimizations=True)
         case "threads":
             return graph.with_options(threads=0 if edit.value is None else edit.value)
         case "workers":

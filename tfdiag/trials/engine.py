@@ -322,12 +322,16 @@ class _Conductor:
         assert self.noise is not None
         promised = one.predicted.low if isinstance(one.predicted, Quantity) else None
         status = verdict_of(gain, self.noise, math.inf if promised is None else promised)
+        slower = self._slower_than_its_copy(before)
+        told = "turns of the job as it is and of a copy with the change"
+        if slower > 1:
+            told += f"; with the runtime's tuning the job took {slower:.2f} times as long as its copy"
         measured = Quantity(
             gain.value,
             "x",
             gain.low,
-            gain.high if math.isfinite(gain.high) else None,
-            source="turns of the job as it is and of a copy with the change",
+            gain.high * slower if math.isfinite(gain.high) else None,
+            source=told,
             count=gain.pairs,
         )
         reason = ""
@@ -338,6 +342,22 @@ class _Conductor:
         elif isinstance(one.predicted, Quantity):
             reason = _missed(self.analysis, one.predicted, gain, float(np.mean(after)))
         return Trial(one.id, status, measured, reason, tuple(before), tuple(after), took)
+
+    def _slower_than_its_copy(self, before: Sequence[float]) -> float:
+        """Give how much longer a step of the job was than one of its copy, where the runtime tunes the job.
+
+        A copy without an end is not tuned, for it pauses: its stages have all cores from the first step on. A
+        pipeline that the runtime gives fewer, or builds anew in each pass, is slower than that, and a change
+        that spares the stage gains as much more.
+        """
+        pipeline, step = self.analysis.pipeline, self.analysis.step
+        if isinstance(pipeline, Missing) or isinstance(step, Missing) or self.epochs is not None:
+            return 1.0
+        if not any(stage.tunable and stage.base != "Prefetch" for stage in pipeline.stages):
+            return 1.0
+        assert self.noise is not None
+        slower = step.mean_s / float(np.median(before))
+        return slower if slower > math.exp(self.noise.share) else 1.0
 
     # --- turns --------------------------------------------------------------------------------------
 

@@ -8,11 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfdiag.compat.tfgraph import DatasetGraph
-from tfdiag.model.pipeline import Edit
-from tfdiag.trials.apply import edited
 from tfdiag.trials.arms import injects_prefetch, written_out
-
-AUTOTUNE = Edit("autotune")
 
 
 def doubled(v: Any) -> Any:
@@ -40,19 +36,13 @@ def job(*, autotune: bool = True, default: bool = True) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "edits", "tuned"),
-    [
-        (job(), (), True),
-        (job(autotune=False), (), False),
-        (job(autotune=False), (AUTOTUNE,), True),
-        (job(default=False), (), False),
-    ],
-    ids=["tuned", "autotune off", "autotune put on", "no optimizations"],
+    ("dataset", "tuned"),
+    [(job(), True), (job(autotune=False), False), (job(default=False), False)],
+    ids=["tuned", "autotune off", "no optimizations"],
 )
-def test_what_the_runtime_does_where_it_tunes(dataset: Any, edits: tuple[Edit, ...], tuned: bool) -> None:
+def test_what_the_runtime_does_where_it_tunes(dataset: Any, tuned: bool) -> None:
     """A map without state is parallel, one with state is not, and a prefetch is added."""
-    graph = edited(DatasetGraph.of(dataset), edits)
-    made = written_out(graph)
+    made = written_out(DatasetGraph.of(dataset))
     maps = [node.op for node in made.nodes if "Map" in node.op]
     assert maps == [
         "ParallelMapDataset" if tuned else "MapDataset",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.synthetic import MS, analysed
+from tests.synthetic import MS, Part, analysed, sampled
+from tfdiag.analyse.pipeline import PipelineModel
+from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.report import Suggestion
 from tfdiag.trials.engine import _Conductor, _hidden
 from tfdiag.trials.epochs import Epochs
 from tfdiag.trials.lane import Arm
-from tfdiag.trials.rounds import Gain, Noise
+from tfdiag.trials.rounds import Gain, Noise, gain_of
 
 
 def test_few_turns_are_not_called_noise():
@@ -50,3 +55,29 @@ def test_what_no_copy_does_is_added(arm: dict, beside: float):
     )  # fmt: skip
     conductor = _Conductor(None, analysis, lambda recorder: None)
     assert conductor._beside_s(Arm(None, {}, **arm)) == pytest.approx(beside * MS, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("base", "tunable", "copy_ms", "wider"),
+    [("Map", True, 50, 2.0), ("Map", True, 98, 1.0), ("Map", False, 50, 1.0), ("Prefetch", True, 50, 1.0)],
+)
+def test_a_job_that_is_slower_than_its_copy(base: str, tunable: bool, copy_ms: float, wider: float):
+    """Copies have all cores at once; what the runtime tunes may not: the gain may be larger by as much."""
+    of = sampled(
+        Part("Range", "range(…)"), Part("Map", "map(decode)", 4 * MS), Part("Prefetch", "prefetch(…)")
+    )
+    analysis = analysed(wait=40 * MS, compute=59 * MS, dispatch=1 * MS, pipeline=of)
+    assert isinstance(analysis.pipeline, PipelineModel)
+    stages = [replace(one, tunable=tunable and one.base == base) for one in analysis.pipeline.stages]
+    assert any(one.tunable for one in stages) is tunable
+    analysis = replace(analysis, pipeline=replace(analysis.pipeline, stages=tuple(stages)))
+    conductor = _Conductor(None, analysis, lambda recorder: None, noise=Noise(0.05, 4))
+    before, after = [copy_ms * MS] * 5, [20 * MS] * 5
+    gain = gain_of(before, after, conductor.noise)
+    suggestion = Suggestion("a/b", "a", "", "", Missing("not predicted"))
+    found = conductor._judged(suggestion, gain, before, after, 1.0).measured
+    assert isinstance(found, Quantity)
+    assert found.value == pytest.approx(copy_ms / 20)
+    assert found.low == gain.low
+    assert found.high == pytest.approx(gain.high * wider)
+    assert ("as long as its copy" in found.source) is (wider > 1)

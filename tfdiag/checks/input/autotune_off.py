@@ -9,8 +9,9 @@ Why it matters
     `num_parallel_calls`, and puts a prefetch at the end. Without it nothing of this happens. A fixed
     number holds on every machine, whatever its cores.
 How to fix it
-    Leave `options.autotune.enabled` alone, or write `num_parallel_calls=tf.data.AUTOTUNE`, which also
-    works where autotune is off.
+    Write `num_parallel_calls=tf.data.AUTOTUNE`, which takes all cores where autotune is off, and end the
+    pipeline with a prefetch. Or leave `options.autotune.enabled` alone: tf.data then does both by itself,
+    with as many threads as its tuning sees fit, which may be fewer than there are cores.
 When to ignore it
     When the cores are needed for something else that matters more.
 References
@@ -26,12 +27,14 @@ from tfdiag.analyse.breakdown import usable_cores
 from tfdiag.analyse.pipeline import PipelineModel, StageTime
 from tfdiag.checks import facts, stages
 from tfdiag.checks.registry import Check, Result, severity_of
-from tfdiag.model.pipeline import Pipeline
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Evidence, Finding
 from tfdiag.remedies import parallel_map
 
 __all__ = ["CHECK"]
+
+_WORTH = 0.2
+"""Of the costliest map: a smaller one would only be handed from thread to thread."""
 
 
 def run(analysis: Analysis) -> Iterator[Result]:
@@ -51,8 +54,8 @@ def run(analysis: Analysis) -> Iterator[Result]:
         remedy = parallel_map.suggest_tune(analysis, CHECK.id, model, stage)
     elif stages.left_serial_by_the_job(model, stage):
         title = f"autotune is off, so {stage.label} works on one element at a time"
-        prefetch = not model.prefetches and _injects(analysis)
-        remedy = parallel_map.suggest_autotune(analysis, CHECK.id, model, stage, prefetch=prefetch)
+        maps = [other for other in model.stages if _as_well(model, other, stage)]
+        remedy = parallel_map.suggest_explicit(analysis, CHECK.id, model, maps, prefetch=not model.prefetches)
     else:
         return
     yield Result(
@@ -85,13 +88,11 @@ def _hardly_gains(model: PipelineModel, stage: StageTime) -> bool:
     return stage.locked >= stages.LOCKED
 
 
-def _injects(analysis: Analysis) -> bool:
-    options = analysis.measurements.pipeline
-    return (
-        isinstance(options, Pipeline)
-        and options.options.inject_prefetch
-        and options.options.default_optimizations
-    )
+def _as_well(model: PipelineModel, other: StageTime, stage: StageTime) -> bool:
+    """Say whether another map is worth to be run in parallel too."""
+    if other is stage:
+        return True
+    return stages.left_serial_by_the_job(model, other) and other.per_batch_s >= _WORTH * stage.per_batch_s
 
 
 CHECK = Check("autotune-off", "The job keeps tf.data from using the cores", "input", __doc__, run)

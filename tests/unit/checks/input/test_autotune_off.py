@@ -9,7 +9,7 @@ import pytest
 from tests.synthetic import MS, Part, chain, sampled, stage
 from tests.unit.checks.running import evidence, not_run, only, results, value, with_wait
 from tfdiag.checks.input.autotune_off import CHECK
-from tfdiag.model.pipeline import Edit, Function, Options, Pipeline
+from tfdiag.model.pipeline import Edit, Function, Pipeline
 from tfdiag.model.quantity import Missing, Quantity
 
 PLAIN = Function("decode")
@@ -142,26 +142,40 @@ def test_suggests_to_leave_the_number_to_tfdata():
     assert suggestion.predicted.value == pytest.approx(100 / 60)
 
 
-@pytest.mark.parametrize(
-    ("options", "after"),
-    [(Options(), 60), (Options(inject_prefetch=False), 70), (Options(default_optimizations=False), 70)],
-)
-def test_autotune_brings_a_prefetch_along(options: Options, after: float):
+@pytest.mark.parametrize(("injected", "after"), [(False, 60), (True, 60)])
+def test_writes_what_tfdata_would_do_by_itself(injected: bool, after: float):
     """The map of 40 ms works ahead on four cores; 10 ms of batching are hidden only by a prefetch."""
     of = sampled(
         Part("Range", "range(…)"),
         Part("Map", "map(decode)", 4 * MS, 1.0, {"function": PLAIN}),
         Part("Batch", "batch(10)", 10 * MS, 1.0, {"size": 10}),
         autotune=False,
-        prefetch_injected=False,
-        options=options,
+        prefetch_injected=injected,
     )
     parts = {"wait": 50 * MS, "compute": 59 * MS, "dispatch": 1 * MS}
     (suggestion,) = only(CHECK, **parts, cores=4, pipeline=of).suggestions
-    assert suggestion.id == "autotune-off/autotune"
-    assert suggestion.edits == (Edit("autotune"),)
+    assert suggestion.id == "autotune-off/explicit"
+    assert suggestion.edits == (Edit("parallel", 1), *([] if injected else [Edit("prefetch")]))
+    assert "+     .map(decode, num_parallel_calls=tf.data.AUTOTUNE)" in suggestion.code
+    assert ("+     .prefetch(tf.data.AUTOTUNE)" in suggestion.code) is not injected
     assert isinstance(suggestion.predicted, Quantity)
     assert suggestion.predicted.value == pytest.approx(110 / after)
+
+
+def test_maps_that_matter_are_made_parallel_together():
+    """One of a third of the costliest one's time is; one of a tenth, or with state, is not."""
+    of = sampled(
+        Part("Range", "range(…)"),
+        Part("Map", "map(decode)", 3 * MS, 1.0, {"function": PLAIN}),
+        Part("Map", "map(scale)", 1 * MS, 1.0, {"function": Function("scale")}),
+        Part("Map", "map(cast)", 0.3 * MS, 1.0, {"function": Function("cast")}),
+        Part("Map", "map(count)", 1 * MS, 1.0, {"function": Function("count", stateful=True)}),
+        Part("Batch", "batch(10)", 0.0, 1.0, {"size": 10}),
+        autotune=False,
+    )
+    (suggestion,) = only(CHECK, **with_wait(0.4), cores=4, pipeline=of).suggestions
+    assert suggestion.edits == (Edit("parallel", 1), Edit("parallel", 2))
+    assert "map(decode) and map(scale)" in suggestion.text
 
 
 def test_a_part_of_the_wait_is_a_part_of_the_cost():
