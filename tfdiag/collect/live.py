@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from tfdiag.errors import DatasetError, JobError, TfdiagError
 from tfdiag.model.measurements import Live
 from tfdiag.model.quantity import Missing
 
-__all__ = ["LiveRun"]
+__all__ = ["LiveRun", "still_rising"]
 
 _LIVE_SHARE = 0.4
 _LIVE_AT_MOST_S = 12.0
@@ -34,6 +34,18 @@ _STATISTICS_EVERY_S = 0.4
 """They take milliseconds, which the job would have to wait for."""
 _EPOCHS_LEAST = 3
 _MANY_EPOCHS = 1_000_000
+_RISES = 32e6
+"""Bytes, in each half of what was seen: allocators spread out by less, once …"""
+_SURELY = 800e6
+"""… and by so much it is a leak for sure."""
+
+
+def still_rising(rss: Sequence[float]) -> bool:
+    """Say whether memory rises so that it may be a leak, and a longer look would tell."""
+    if len(rss) < 3:
+        return False
+    begin, middle, end = rss[0], rss[len(rss) // 2], rss[-1]
+    return min(middle - begin, end - middle) >= _RISES and end - begin < _SURELY
 
 
 class LiveRun:
@@ -255,6 +267,9 @@ class LiveRun:
         if len(steady) < _STEADY_LEAST or now - recorder.calls[0][1] < _LIVE_AT_LEAST_S:
             return False
         if not self._epochs_seen(recorder, float(np.median(steady))):
+            return False
+        begin = recorder.calls[0][1]
+        if still_rising([each.rss_bytes for each in self.session.samples() if each.at_s >= begin]):
             return False
         return stats.mean(steady).relative_half_width < _GOOD_ENOUGH
 
