@@ -55,7 +55,7 @@ def speed(analysis: Analysis, replayed_s: float) -> float:
     if isinstance(analysis.step, Missing) or replayed_s <= 0:
         return 1.0
     own = analysis.step.mean_s - sum(map(analysis.segment, _AROUND)) - analysis.contended_s
-    # One that is slower is so as a whole, whatever the reason: nothing in it takes more than it did in the job.
+    # One that is slower is so as a whole: nothing in it takes more than it did in the job.
     return min(_DRIFT, own / replayed_s) if own > 0 else 1.0
 
 
