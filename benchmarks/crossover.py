@@ -22,7 +22,7 @@ from tests.simgpu.build import build
 from tests.simgpu.harness import Simgpu
 
 WITHIN = 1.5
-ROWS = [4 * 2**step for step in range(13)]
+ROWS = [4 * 2**step for step in range(15)]
 BATCHES = [8 * 2**step for step in range(12)]
 FUNCTIONS = {f"a matrix product, launches of {us} µs": {"launch_us": us} for us in (100, 400, 1600, 6400)}
 STEPS = {f"a training step, launches of {us} µs": {"launch_us": us} for us in (30, 60, 120, 240)}
