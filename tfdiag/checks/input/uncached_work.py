@@ -4,7 +4,7 @@ What it measures
     The time for a batch of all stages up to the last one that gives the same elements in every pass, as
     part of what the step waits for, and the memory that these elements take: their number times their
     size. It fires when this is at least half of what the step waits for and takes no more than half of
-    the memory.
+    the memory, and when a pass over the data, in which a cache is filled, takes no more than a day.
 Why it matters
     Reading and decoding give the same in each epoch. Kept in memory, they cost one epoch instead of
     all.
@@ -33,6 +33,8 @@ __all__ = ["CHECK"]
 
 _PART = 0.5
 _GAIN = 1.05
+_DAY_S = 86400.0
+"""A first pass that takes longer fills a cache that hardly anybody lives to read."""
 _AS_GOOD = 0.95
 """A place that spares this part of what the best one spares is as good, and the latest of those is taken."""
 
@@ -59,6 +61,9 @@ def run(analysis: Analysis) -> Iterator[Result]:
     if found is None:
         return
     part, place, size = found
+    pass_s = _pass_s(analysis, place, size)
+    if pass_s is not None and pass_s > _DAY_S:
+        return
     suggestion = caching.suggest(analysis, CHECK.id, model, place)
     gain = suggestion.predicted
     if not isinstance(gain, Quantity) or gain.value <= _GAIN:
@@ -87,11 +92,25 @@ def run(analysis: Analysis) -> Iterator[Result]:
                     Quantity(caching.FREE_PART * memory + 1, "B", origin="given"),
                     "below",
                 ),
+                *_pass_evidence(pass_s),
             ),
             where=label,
         ),
         (suggestion,),
     )
+
+
+def _pass_s(analysis: Analysis, place: caching.Place, size: Quantity) -> float | None:
+    """Give how long a pass over the data takes, in which the cache is filled; None where that is not known."""
+    of_a_batch = (place.stage.element_bytes or 0.0) * place.stage.per_batch
+    return size.value / of_a_batch * facts.mean(analysis) if of_a_batch > 0 else None
+
+
+def _pass_evidence(seconds: float | None) -> tuple[Evidence, ...]:
+    if seconds is None:
+        return ()
+    each = Quantity(seconds, "s", origin="estimated", source="all elements, at the rate of this run")
+    return (Evidence("a pass, which fills it", each, Quantity(_DAY_S, "s", origin="given"), "below"),)
 
 
 def _first_that_fits(

@@ -57,6 +57,13 @@ def test_fires_when_it_fits(size: float, fires: bool):
     assert bool(results(CHECK, **with_wait(0.4), pipeline=decoding(count=1024, size=size), **EPOCHS)) is fires
 
 
+@pytest.mark.parametrize(("count", "fires"), [(8_600_000, True), (8_700_000, False)])
+def test_fires_when_a_pass_ends_within_a_day(count: int, fires: bool):
+    """Ten elements in 100 ms: a cache that is full after more than 86,400 s spares nobody anything."""
+    of = decoding(count=count, size=10.0)
+    assert bool(results(CHECK, **with_wait(0.4), pipeline=of, **EPOCHS)) is fires
+
+
 @pytest.mark.parametrize(
     ("epochs", "repeat", "fires"), [(1, False, False), (2, False, True), (1, True, True)]
 )
