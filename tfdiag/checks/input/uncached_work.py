@@ -101,7 +101,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
 
 
 def _pass_s(analysis: Analysis, place: caching.Place, size: Quantity) -> float | None:
-    """Give how long a pass over the data takes, in which the cache is filled; None where that is not known."""
+    """Give how long a pass over the data takes, which fills the cache; None where that is not known."""
     of_a_batch = (place.stage.element_bytes or 0.0) * place.stage.per_batch
     return size.value / of_a_batch * facts.mean(analysis) if of_a_batch > 0 else None
 
