@@ -141,7 +141,11 @@ def updating_used_rows(
 
         return update
 
-    able = [each for each in optimizers if callable(getattr(each, "update_step", None))]
+    able = []
+    for each in optimizers:
+        while each is not None:
+            able += [each] if callable(getattr(each, "update_step", None)) else []
+            each = getattr(each, "inner_optimizer", None)  # noqa: PLW2901  # what scales a loss holds another
     return _methods([(each, "update_step", plainly(each)) for each in able])
 
 

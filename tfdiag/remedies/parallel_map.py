@@ -98,7 +98,7 @@ def suggest_explicit(
         text=f"Let {' and '.join(targets)} work on several elements at once: "
         f"num_parallel_calls=tf.data.AUTOTUNE takes all cores where autotune is off{adds}. With autotune on "
         "tf.data does this by itself, with as many threads as it sees fit.",
-        code=diff(chain, after) if chain else _code(analysis, targets[0]),
+        code=diff(chain, after) if set(targets) <= set(chain) else _code(analysis, "map(…)"),
         predicted=gain_of(analysis, fast, "the maps' time spread over the cores"),
         risk="More threads take more memory, and cores that other work of the job may need.",
         reason="" if found else UNSEEN,

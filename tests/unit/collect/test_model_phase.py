@@ -20,6 +20,7 @@ from tfdiag.collect.job import job_of
 from tfdiag.collect.model_phase import Look
 from tfdiag.collect.session import Request, Session
 from tfdiag.compat.keras import make_train_function
+from tfdiag.compat.keras_parts import updating_used_rows
 from tfdiag.model.layers import MetricCost, ModelFacts, TableCost
 from tfdiag.model.measurements import Replay
 from tfdiag.model.quantity import Missing, Quantity
@@ -209,3 +210,13 @@ def test_where_no_table_is_swept_nothing_is_timed(tmp_path: Path) -> None:
     """Without a table, and with one that is small."""
     found = looked_at(jobs.tiny_model(), jobs.batches(None), tmp_path, seconds=2.0)
     assert found.table_cost == Missing("no table is updated as a whole")
+
+
+def test_an_optimizer_within_another_is_reached() -> None:
+    """What scales the loss updates through the optimizer that it holds; both are put back."""
+    inner = keras.optimizers.Adam()
+    outer = keras.optimizers.LossScaleOptimizer(inner)
+    with updating_used_rows((outer,), frozenset({(8, 2)})):
+        assert "update_step" in vars(inner)
+    assert "update_step" not in vars(inner)
+    assert "update_step" not in vars(outer)

@@ -33,7 +33,7 @@ from tfdiag.remedies import sparse_update
 
 __all__ = ["CHECK"]
 
-_SOURCE = "replay with and without, by turns, or trace of its ops if that shows more"
+_SOURCE = "replay with and without, at the job's speed, or trace of its ops if that shows more"
 _USED = 0.5
 """With more of the rows in use there is little to leave out."""
 
@@ -71,6 +71,8 @@ def _seconds(analysis: Analysis, found: ModelFacts, table: EmbeddingTable) -> fl
     traced = parts.per_step(analysis, table.took)
     if isinstance(found.table_cost, Missing) or not found.table_cost.with_s:
         return traced
+    if traced is None and table.regularized:
+        return None  # its gradient has all rows, which single updates would not spare
     longer = parts.saved(analysis, found.table_cost.with_s, found.table_cost.without_s)
     by_shape = {(each.rows, each.dim): each.took for each in found.embeddings if each.whole_ops}
     if len(by_shape) == 1:

@@ -81,7 +81,10 @@ def _result(analysis: Analysis, padding: Padding, each_s: float, seconds: float,
             ),
             evidence=(
                 parts.time_evidence(
-                    analysis, "time that the step takes for padding", seconds, "replay, by turns"
+                    analysis,
+                    "time that the step takes for padding",
+                    seconds,
+                    "replay, at the job's speed",
                 ),
                 Evidence(
                     "part of positions that is padding",

@@ -61,7 +61,7 @@ def run(analysis: Analysis) -> Iterator[Result]:
     evidence = [
         Evidence(
             "what the step takes longer with its metrics",
-            Quantity(saved.value, "s", saved.low, saved.high, source="replay with and without, by turns"),
+            Quantity(saved.value, "s", saved.low, saved.high, source="replay, at the job's speed"),
             Quantity(max(least, facts.COST_SHARE * facts.mean(analysis)), "s", origin="given"),
             "above",
         ),

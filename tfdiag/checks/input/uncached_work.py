@@ -34,7 +34,7 @@ __all__ = ["CHECK"]
 _PART = 0.5
 _GAIN = 1.05
 _DAY_S = 86400.0
-"""A first pass that takes longer fills a cache that hardly anybody lives to read."""
+"""A cache that takes longer to be filled is hardly ever read."""
 _AS_GOOD = 0.95
 """A place that spares this part of what the best one spares is as good, and the latest of those is taken."""
 

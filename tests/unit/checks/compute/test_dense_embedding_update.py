@@ -43,6 +43,12 @@ def test_what_single_rows_save_counts_as_well(traced: float | None, saved: float
     assert [each.finding.cost.value for each in found] == ([pytest.approx(cost)] if cost else [])
 
 
+def test_a_regularizer_hides_what_single_rows_would_save():
+    """Without a trace nothing is known of it, which is not nothing."""
+    made = table(None, regularized=True)
+    assert "is not known" in not_run(CHECK, **STEP, model=optimized(ADAM, made, saved=0.0))
+
+
 def test_tables_of_several_shapes_share_what_is_saved():
     """As they share the time in the trace; two of one shape are one finding."""
     tables = (table(30 * MS), table(30 * MS, layer="twin"), table(10 * MS, layer="other", rows=500_000))
