@@ -9,11 +9,13 @@ __all__ = ["root_cause"]
 _ERROR_LINE = re.compile(
     r"^\s*(?:\S+: )?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning): .+)$", re.MULTILINE
 )
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""Keras writes some of its messages in bold, which no log or file shows as such."""
 
 
 def root_cause(error: BaseException) -> str:
     """Give the line that says what went wrong: TensorFlow puts the caller's error inside its own."""
-    text = str(error).strip()
+    text = _COLOURS.sub("", str(error)).strip()
     if inner := _ERROR_LINE.search(text):
         return inner[1].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
