@@ -5,9 +5,10 @@
 Each job of the suite is diagnosed. Every suggestion that can be made in a copy is made there, and original
 and copy train by turns (A B B A …) through Keras' own `fit`; the steps of a stretch before the rate is steady
 are left out. The gain is the median of those that each round of four stretches shows: a machine that changes
-its speed changes it for both. Where nothing is suggested, a prefetch and a parallel map are predicted and
-made all the same: that they give nothing is a prediction too. The error is of the step's time after the
-change.
+its speed changes it for both. Rounds go on until they agree, for some time at most: what waits for other
+threads may run at two speeds, from one start to the next. Where nothing is suggested, a prefetch and a
+parallel map are predicted and made all the same: that they give nothing is a prediction too. The error is of
+the step's time after the change.
 """
 
 from __future__ import annotations
@@ -25,15 +26,13 @@ import tfdiag
 from benchmarks.input_causes import chosen_cases, plain_step
 from benchmarks.inputs import pauses
 from benchmarks.inputs.suite import Case, Work
-from benchmarks.stats import Goal, kept
+from benchmarks.stats import Goal, kept, well_known
 from tfdiag.analyse.analysis import analyse
 from tfdiag.compat import tfdata
 from tfdiag.model.quantity import Missing, Quantity
 from tfdiag.model.report import Step, Suggestion
 from tfdiag.remedies import parallel_map, prefetch
 from tfdiag.trials.apply import apply
-
-ROUNDS = 3
 
 
 def pairs(case: Case, budget: float, seconds: float) -> list[dict[str, Any]]:
@@ -101,9 +100,15 @@ def tried(work: Any, suggestion: Suggestion, seconds: float) -> dict[str, Any]:
         if tfdata.is_dataset(original):
             original = tfdata.copy_dataset(original, folder).dataset
         turns = {"A": original, "B": changed.dataset}
-        # Caches fill and tuning settles in the first stretch of each, which is not counted.
-        took = [plain_step(work, turns[turn], seconds, epochs=100_000) for turn in "AB" + "ABBA" * ROUNDS]
-    rounds = np.asarray(took[2:]).reshape(ROUNDS, 4)
+        took: list[list[float]] = []
+
+        def stretches(order: str) -> list[float]:
+            return [plain_step(work, turns[turn], seconds, epochs=100_000) for turn in order]
+
+        stretches("AB")  # caches fill and tuning settles, which is not counted
+        while not well_known([(a + d) / (b + c) for a, b, c, d in took]):
+            took.append(stretches("ABBA"))
+    rounds = np.asarray(took)
     before, after = rounds[:, [0, 3]].mean(axis=1), rounds[:, [1, 2]].mean(axis=1)
     realised = float(np.median(before / after))
     return {
@@ -113,6 +118,7 @@ def tried(work: Any, suggestion: Suggestion, seconds: float) -> dict[str, Any]:
         "realised": realised,
         "least": float(np.min(before / after)),
         "most": float(np.max(before / after)),
+        "rounds": len(rounds),
         "error": realised / predicted.value - 1,
         "inside": (predicted.low or 0.0) <= realised <= (predicted.high or np.inf),
     }

@@ -18,6 +18,10 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 RESAMPLES = 2000
+ROUNDS_LEAST = 3
+ROUNDS_MOST = 9
+ROUNDS_ERROR = 0.02
+"""The standard error of a known number, as a share of it: a fifth of what a diagnosis may be off."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,19 @@ class Goal:
             f"{verdict}  {self.name}: {self.value:.4g} {self.unit}{interval}"
             f"  (goal: {relation} {self.limit:g} {self.unit})"
         )
+
+
+def standard_error(rounds: Sequence[float]) -> float:
+    """Give how well the mean of some rounds is known."""
+    return statistics.stdev(rounds) / len(rounds) ** 0.5 if len(rounds) > 1 else float("inf")
+
+
+def well_known(rounds: Sequence[float]) -> bool:
+    """Say whether rounds agree well enough to hold something against them, or are many."""
+    if len(rounds) < ROUNDS_LEAST:
+        return False
+    close = standard_error(rounds) <= ROUNDS_ERROR * abs(statistics.median(rounds))
+    return close or len(rounds) >= ROUNDS_MOST
 
 
 def bootstrap(

@@ -18,6 +18,7 @@ import gc
 import importlib
 import json
 import pkgutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,13 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 import benchmarks.step_jobs
 import tfdiag
 from benchmarks.input_causes import Watch
 from benchmarks.quiet import MACHINE
-from benchmarks.stats import Goal, kept, with_earlier
+from benchmarks.stats import Goal, kept, standard_error, well_known, with_earlier
 from benchmarks.step_jobs.form import StepJob
 from tests.simgpu.build import build
 from tests.simgpu.harness import Simgpu
@@ -41,7 +41,6 @@ from tfdiag.model.report import Step
 
 COST_WITHIN = 0.10
 TWIN_S = 1.5
-TWIN_ROUNDS = 3
 TIMEOUT_S = 240.0
 MARK = "row: "
 HARMLESS = {"compute-bound"}
@@ -86,7 +85,8 @@ def one(job: StepJob, budget: float | None) -> dict[str, Any]:
     if mine is None or not isinstance(found.step, Step):
         return row
     if job.twin is not None:
-        row["cost"], row["reported"], row["cost_in"] = _share_over(job, job.twin), mine.cost.value, "share"
+        row["cost"], row["known_to"] = _share_over(job, job.twin)
+        row["reported"], row["cost_in"] = mine.cost.value, "share"
     elif job.cost_s:
         row["cost"], row["reported"], row["cost_in"] = job.cost_s, mine.cost.value * found.step.mean_s, "s"
     if "cost" in row:
@@ -94,16 +94,22 @@ def one(job: StepJob, budget: float | None) -> dict[str, Any]:
     return row
 
 
-def _share_over(job: StepJob, twin: Callable[[], Any]) -> float:
-    """Measure what part of the step the cause is: the step with it and without it, by turns."""
+def _share_over(job: StepJob, twin: Callable[[], Any]) -> tuple[float, float]:
+    """Measure what part of the step the cause is, and its error: with it and without it, by turns.
+
+    Rounds go on until the share is known well enough to hold a diagnosis against it, for some time at most.
+    """
     made = {"with": job.make(), "without": twin()}
-    took = []
-    for which in ("with", "without", *["with", "without", "without", "with"] * TWIN_ROUNDS):
-        model, dataset, options = made[which]
-        took.append(_plain_step(model, dataset, options))
-    # The first of each is a warm-up.
-    rounds = np.asarray(took[2:]).reshape(TWIN_ROUNDS, 4)
-    return float(np.median(1 - rounds[:, [1, 2]].sum(axis=1) / rounds[:, [0, 3]].sum(axis=1)))
+
+    def took(*order: str) -> list[float]:
+        return [_plain_step(*made[which]) for which in order]
+
+    took("with", "without")  # a warm-up
+    shares: list[float] = []
+    while not well_known(shares):
+        first, second, third, fourth = took("with", "without", "without", "with")
+        shares.append(1 - (second + third) / (first + fourth))
+    return statistics.median(shares), standard_error(shares)
 
 
 def _plain_step(model: Any, dataset: Any, options: dict[str, Any]) -> float:
@@ -146,7 +152,10 @@ def show(row: dict[str, Any]) -> None:
     if "cost" in row:
         unit, factor = ("ms", 1e3) if row["cost_in"] == "s" else ("%", 1e2)
         known, seen = row["cost"] * factor, row["reported"] * factor
-        cost = f"; cost known {known:.3g} {unit}, reported {seen:.3g} {unit} ({row['cost_error']:+.0%})"
+        error = f" ± {row['known_to'] * factor:.2g}" if "known_to" in row else ""
+        cost = (
+            f"; cost known {known:.3g}{error} {unit}, reported {seen:.3g} {unit} ({row['cost_error']:+.0%})"
+        )
     undecided = f"; {row['expected']}: {row['undecided']}" if row["undecided"] else ""
     print(f"      {row['verdict']}; found {found}{cost}{undecided}; {row['took_s']:.1f} s", flush=True)
 

@@ -417,7 +417,7 @@ JOBS = (
     StepJob("checkpoint-of-ones-own", own_checkpoint, "frequent-checkpoint", twin=_alone),
     StepJob("backup-of-short-epochs", backup_of_short_epochs, "frequent-checkpoint",
             twin=lambda: _alone(10)),
-    StepJob("summaries-each-batch", summaries_each_batch, "summary-writing", 3 * _MS),
+    StepJob("summaries-each-batch", summaries_each_batch, "summary-writing", twin=_alone),
     StepJob("summaries-each-epoch", summaries_each_epoch, "summary-writing", twin=lambda: _alone(10)),
     StepJob("values-of-a-table", reads_all_keys, "host-sync-per-step", beside=("slow-callback",)),
     StepJob("values-in-own-step", own_step_reads, "host-sync-per-step"),

@@ -164,7 +164,9 @@ def _padded_ids(length: int, mean: float, *, left: bool = False, rows: int = 204
     return x
 
 
-def _text(kind: str, length: int, mean: float, *, left: bool = False, any_length: bool = False) -> Made:
+def _text(
+    kind: str, length: int, mean: float, *, left: bool = False, any_length: bool = False, batch: int = 64
+) -> Made:
     ids = keras.Input((None if any_length else length,), dtype="int32")
     hidden = keras.layers.Embedding(2000, 32, mask_zero=kind == "gru", name="words")(ids)
     if kind == "gru":
@@ -174,7 +176,7 @@ def _text(kind: str, length: int, mean: float, *, left: bool = False, any_length
             hidden = keras.layers.Conv1D(64, 5, padding="same", activation="relu")(hidden)
         hidden = keras.layers.GlobalMaxPooling1D()(hidden)
     model = keras.Model(ids, keras.layers.Dense(1, "sigmoid")(hidden))
-    dataset = _dataset(_padded_ids(length, mean, left=left), np.ones((2048, 1), "float32"), 64)
+    dataset = _dataset(_padded_ids(length, mean, left=left), np.ones((2048, 1), "float32"), batch)
     return _compiled(model), dataset, {}
 
 
@@ -235,6 +237,6 @@ JOBS: tuple[StepJob, ...] = (
     StepJob("accuracy and a mean", lambda: _measured("accuracy", "mae", batch=1024, width=768), ""),
     StepJob("small table with Adam", lambda: _tables(2_000, "adam", width=768, batch=1024), ""),
     StepJob("large table with SGD", lambda: _tables(400_000, "sgd", width=768, batch=1024), ""),
-    StepJob("text with little padding", lambda: _text("conv", 64, 400.0), ""),
+    StepJob("text with little padding", lambda: _text("conv", 64, 400.0, batch=512), ""),
     StepJob("LSTM with recurrent dropout on a CPU", lambda: _series(512, recurrent_dropout=0.2), ""),
 )  # fmt: skip

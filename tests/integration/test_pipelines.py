@@ -244,7 +244,7 @@ def test_every_dress_is_seen_through(model: Any, name: str) -> None:
     dataset = make()
 
     with leaves_no_trace(model, dataset=dataset):
-        report = diagnose(model, dataset, budget=8.0, steps=100)
+        report = diagnose(model, dataset, budget=5.0, steps=100)
 
     is_sound(report, batch_size=jobs.BATCH)
     assert report.verdict.code == "input-bound"
@@ -255,7 +255,7 @@ def test_without_autotuning_the_times_are_those_of_samples(model: Any) -> None:
     """Where the runtime keeps no model, stages are timed alone, and are marked as timed so."""
     dataset = jobs.no_autotune(late(jobs.batches(40)))
 
-    report = diagnose(model, dataset, budget=8.0, steps=100)
+    report = diagnose(model, dataset, budget=5.0, steps=100)
 
     pipeline, found = pipeline_of(report), stages_of(report)
     assert pipeline.stages == ()
@@ -271,7 +271,7 @@ def test_cache_in_a_file(model: Any, tmp_path: Path) -> None:
     dataset = late(jobs.batches(20).cache(str(tmp_path / "cache")))
 
     with leaves_no_trace(model, dataset=dataset):
-        report = diagnose(model, dataset, budget=8.0, steps=100)
+        report = diagnose(model, dataset, budget=5.0, steps=100)
 
     is_sound(report, batch_size=jobs.BATCH)
     has_stages(report, ("cache",))
@@ -283,7 +283,7 @@ def test_snapshot(model: Any, tmp_path: Path) -> None:
     dataset = late(jobs.batches(20).snapshot(str(tmp_path / "snapshot")))
 
     with leaves_no_trace(model, dataset=dataset):
-        report = diagnose(model, dataset, budget=8.0, steps=100)
+        report = diagnose(model, dataset, budget=5.0, steps=100)
 
     is_sound(report, batch_size=jobs.BATCH)
     has_stages(report, ("snapshot",))
@@ -297,7 +297,7 @@ def test_dict_elements() -> None:
     dataset = late(jobs.batches(40)).map(lambda x, y: ({"x": x}, y))
 
     with leaves_no_trace(model, dataset=dataset):
-        report = diagnose(model, dataset, budget=8.0, steps=100)
+        report = diagnose(model, dataset, budget=5.0, steps=100)
 
     is_sound(report, batch_size=jobs.BATCH)
     has_stages(report, ("map(",))
@@ -318,7 +318,7 @@ def test_data_service(model: Any) -> None:
             )
         )
         with leaves_no_trace(model, dataset=dataset):
-            report = diagnose(model, dataset, budget=8.0, steps=100)
+            report = diagnose(model, dataset, budget=5.0, steps=100)
         del dataset
     finally:
         worker._stop()
@@ -380,7 +380,7 @@ def test_graph_that_can_not_be_written(model: Any, monkeypatch: pytest.MonkeyPat
     dataset = late(jobs.batches(40))
 
     with leaves_no_trace(model, dataset=dataset):
-        report = diagnose(model, dataset, budget=8.0, steps=100)
+        report = diagnose(model, dataset, budget=5.0, steps=100)
 
     is_sound(report, batch_size=jobs.BATCH)
     pipeline = pipeline_of(report)
@@ -404,7 +404,7 @@ def test_generator_without_seed(model: Any) -> None:
 
     dataset = Data.from_generator(noise, output_signature=BATCH_SPEC)
     with leaves_no_trace(model, dataset=dataset):
-        report = diagnose(model, dataset, budget=8.0, steps=100)
+        report = diagnose(model, dataset, budget=5.0, steps=100)
 
     is_sound(report, batch_size=jobs.BATCH)
     assert any("noise" in stage.label for stage in stages_of(report).stages)
@@ -585,7 +585,7 @@ def test_py_dataset_that_fails_when_asked(model: Any, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(phases, "measure_py_input", ask)
     with leaves_no_trace(model, dataset=dataset):
-        report = diagnose(model, dataset, budget=8.0, steps=100)
+        report = diagnose(model, dataset, budget=5.0, steps=100)
 
     is_sound(report, batch_size=jobs.BATCH)
     asked = pipeline_of(report).py_input

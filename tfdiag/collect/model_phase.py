@@ -15,7 +15,7 @@ from tfdiag.collect.layers import model_facts
 from tfdiag.collect.loops import Parts, parts_of
 from tfdiag.collect.metric_cost import measure_metric_cost
 from tfdiag.collect.padding import Given, given_in, measure_lengths, padding_of, worth_timing
-from tfdiag.collect.part_times import PartTime, Slowdown, part_times, unseen_time
+from tfdiag.collect.part_times import PartTime, Slowdown, part_times, times_of_ops, unseen_time
 from tfdiag.collect.phases import input_dataset, reads_once
 from tfdiag.collect.replay import resident
 from tfdiag.collect.session import Session
@@ -25,9 +25,9 @@ from tfdiag.collect.worker import Worker
 from tfdiag.compat import keras, keras_parts, tensorflow
 from tfdiag.compat import placement as door
 from tfdiag.compat.op_spans import Spans, read_spans
-from tfdiag.model.layers import EmbeddingTable, Loop, ModelFacts, Padding, TableCost
+from tfdiag.model.layers import EmbeddingTable, Loop, LoopCost, ModelFacts, Padding, TableCost
 from tfdiag.model.measurements import Job, Live, Replay
-from tfdiag.model.quantity import Missing, Quantity
+from tfdiag.model.quantity import Missing, Quantity, value_of
 
 __all__ = ["Look", "look_at_model"]
 
@@ -108,6 +108,8 @@ class Look:
         starts = () if isinstance(live, Missing) else live.start_s
         period = float(np.median(np.diff(starts))) if len(starts) > 2 else 0.0
         self.matters = self.call_s >= _MATTERS * period
+        self.beside_loops_s: dict[str, float] = {}
+        """Of a call, in the other ops of a layer that loops, as far as the trace shows them."""
 
     def facts(self) -> ModelFacts | Missing:
         """Go from what costs nothing to what takes time; whatever fails leaves the rest as it is."""
@@ -128,7 +130,7 @@ class Look:
             why = "next to what else the step takes, its ops hardly count"
             return replace(found, times_missing=why, metric_cost=Missing(why), table_cost=Missing(why))
         found = self._with_times(found, parts)
-        found = replace(found, table_cost=self._table_cost(found))
+        found = replace(found, table_cost=self._table_cost(found), loop_costs=self._loop_costs(found))
         found = self._with_padding(found, given)
         return replace(found, metric_cost=self._metric_cost(found))
 
@@ -306,6 +308,15 @@ class Look:
             # A layer's cell is a layer too, with a name of its own.
             return next((layer for layer in parts.names.layers_around(name) if layer in slow), None)
 
+        looping = {each.layer for each in loops if each.layer}
+
+        def of_rest(name: str) -> str | None:
+            if of_loop(name) is not None:
+                return None
+            return next((layer for layer in parts.names.layers_around(name) if layer in looping), None)
+
+        rest = times_of_ops(spans, of_rest, calls)
+        self.beside_loops_s = {layer: undone.off_large(seconds) for layer, seconds in rest.items()}
         of_layers = part_times(spans, of_layer, calls)
         hidden = {each.name for each in parts.loops if each.name not in of_loops}
         unseen = unseen_time(spans, of_loop, len(hidden), calls) if hidden and not spans.kernels else None
@@ -383,6 +394,35 @@ class Look:
             return TableCost(*step.timed(keras_parts.updating_used_rows(optimizers, shapes)))
 
         return self._tried("timing the step with updates of single rows", work)
+
+    def _loop_costs(self, found: ModelFacts) -> tuple[LoopCost, ...]:
+        """Time the step with ready results in the place of layers that loop.
+
+        The trace slows small ops down by nobody knows how much, and leaves most of them out.
+        """
+        if self.job.run_eagerly or self.request.train_step is not None or self.several:
+            return ()
+        took: dict[str, float] = {}
+        for loop in found.loops:
+            took[loop.layer] = took.get(loop.layer, 0.0) + value_of(loop.alone, self.typical_s)
+        # Slow for another reason, or no finding here: a stand-in would leave those out as well.
+        others = {loop.layer for loop in found.loops if loop.kind == "recurrent" or loop.calls_python} | {""}
+        worth = [each for each, s in took.items() if each not in others and s >= _HARDLY * self.typical_s]
+        layers = keras_parts.layers_named(self.request.model, worth)
+        costs = []
+        for name, layer in layers.items():
+            timed = self._tried(
+                "timing the step without a loop", functools.partial(self._without_loop, layer)
+            )
+            if not isinstance(timed, Missing):
+                costs.append(LoopCost(name, *timed, rest_s=self.beside_loops_s.get(name, 0.0)))
+        return tuple(costs)
+
+    def _without_loop(self, layer: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | Missing:
+        step = self._without()
+        if not step.fits():
+            return Missing("to trace the step once more would not fit into the budget")
+        return step.timed(keras_parts.with_ready_results(layer))
 
     def _without(self) -> Without:
         return Without(

@@ -14,7 +14,7 @@ from tfdiag.collect.op_times import Pairs, beside, bridged, held_up, length, uni
 from tfdiag.collect.walked import normal
 from tfdiag.compat.op_spans import OpSpan, Spans
 
-__all__ = ["PartTime", "Slowdown", "part_times", "unseen_time"]
+__all__ = ["PartTime", "Slowdown", "part_times", "times_of_ops", "unseen_time"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -22,6 +22,7 @@ _CARRIES = (
     "Identity", "Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond", "Const", "NoOp", "_Arg",
     "_Retval", "PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf",
 )  # fmt: skip
+_OF_LOOPS = ("TensorList", "While", "StatelessWhile")
 _LEAST_LEFT = 0.8
 """Of its even share: loops of small ops took 0.86 and 0.93 of it. What slows a call more is no recording."""
 _STRETCH_S = 30e-6
@@ -113,6 +114,16 @@ def part_times(
             beside_s=part_s / calls,
             beside_most_s=most_s / calls,
         )
+    return found
+
+
+def times_of_ops(spans: Spans, member: Callable[[str], K | None], calls: int) -> dict[K, float]:
+    """Sum up what ops of each part take in a call; those that pass a loop its rows are the loop's."""
+    found: dict[K, float] = {}
+    for span in spans.ops:
+        key = None if span.op.startswith(_OF_LOOPS) else member(normal(span.name))
+        if key is not None:
+            found[key] = found.get(key, 0.0) + (span.end - span.begin) / calls
     return found
 
 

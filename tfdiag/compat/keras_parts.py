@@ -9,6 +9,8 @@ Private names and where they were seen, with what happens when they are gone:
 - `Optimizer.update_step(gradient, variable[, learning_rate])`, looked up on the optimizer for each variable
   (Keras 3.3 to 3.15, tf_keras 2.16 to 2.21): the step can't be traced with a plainer update, and what the
   update of a table costs is known from a trace alone.
+- `tf.__internal__.FuncGraph` (TensorFlow 2.21): a layer's results can't be stood in for, and what a loop in
+  it costs is known from a trace alone.
 - `Functional.input_spec` can be set (Keras 3.3 to 3.15, tf_keras 2.16 to 2.21): a model with a fixed length
   can't be called with another, and how its step depends on the length is `Missing`.
 """
@@ -16,19 +18,21 @@ Private names and where they were seen, with what happens when they are gone:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from tfdiag.compat.keras import flavour
 from tfdiag.compat.tensorflow import tensorflow
 
 __all__ = [
-    "any_length", "class_names", "compiled_losses", "compiled_metrics", "layers_within", "optimizers_of",
-    "own_train_function", "updating_used_rows", "watched_calls", "without_metrics",
+    "any_length", "class_names", "compiled_losses", "compiled_metrics", "layers_named", "layers_within",
+    "optimizers_of", "own_train_function", "updating_used_rows", "watched_calls", "with_ready_results",
+    "without_metrics",
 ]  # fmt: skip
 
 _OPTIMIZERS = ("BaseOptimizer", "Optimizer", "OptimizerV2", "_BaseOptimizer")
 _ABSENT = object()
+_TINY = 1e-20
 
 
 def class_names(thing: Any) -> tuple[str, ...]:
@@ -45,6 +49,19 @@ def layers_within(layer: Any) -> tuple[Any, ...]:
         return tuple(layer.layers)
     except (AttributeError, TypeError, ValueError):
         return tuple(getattr(layer, "layers", None) or ())
+
+
+def layers_named(model: Any, names: Collection[str]) -> dict[str, Any]:
+    """Find layers by their names, at any depth; a name that two of them have stands for neither."""
+    found: dict[str, dict[int, Any]] = {}
+    seen, waiting = {id(model)}, [model]
+    while waiting:
+        for layer in layers_within(waiting.pop()):
+            if id(layer) not in seen:
+                seen.add(id(layer))
+                waiting.append(layer)
+                found.setdefault(str(getattr(layer, "name", "")), {})[id(layer)] = layer
+    return {name: next(iter(found[name].values())) for name in names if len(found.get(name, ())) == 1}
 
 
 def optimizers_of(model: Any) -> tuple[Any, ...]:
@@ -165,6 +182,59 @@ def watched_calls(
         return watched
 
     return _methods([(layer, "call", watching(layer)) for layer in layers])
+
+
+def with_ready_results(layer: Any) -> contextlib.AbstractContextManager[None]:
+    """Let a layer give results that cost nothing: a step that is traced meanwhile has none of its ops.
+
+    They have the shape of the layer's own, and are made of what it is given, so that nothing behind it
+    becomes a constant. All that is before it, and its weights, get a gradient: one so small that it trains
+    nothing, for a gradient that is none of the loss may go anywhere.
+    """
+    tf = tensorflow()
+    own = layer.call
+
+    def like(tensor: Any, upstream: Any) -> Any:
+        return tf.fill(tf.shape(tensor), _first(upstream, tensor.dtype) * tf.cast(_TINY, tensor.dtype))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = [each for each in tf.nest.flatten((args, kwargs)) if tf.is_tensor(each)]
+        with tf.__internal__.FuncGraph("shapes_only").as_default():
+            results = own(*args, **kwargs)
+        weights = [tf.convert_to_tensor(weight) for weight in layer.trainable_weights]
+        flat = tf.nest.flatten(results)
+        shapes = [_shape(each, given) for each in flat]
+
+        @tf.custom_gradient  # type: ignore[untyped-decorator]
+        def ready(*tensors: Any) -> Any:
+            def gradient(*upstream: Any) -> list[Any]:
+                return [like(each, upstream[0]) if each.dtype.is_floating else None for each in tensors]
+
+            made = zip(shapes, flat, strict=True)
+            return [tf.fill(shape, _first(tensors[0], each.dtype)) for shape, each in made], gradient
+
+        return tf.nest.pack_sequence_as(results, tf.nest.flatten(ready(*given, *weights)))
+
+    # AutoGraph would write a temporary file to convert what needs no conversion.
+    return _methods([(layer, "call", tf.autograph.experimental.do_not_convert(call))])
+
+
+def _shape(result: Any, given: list[Any]) -> list[Any]:
+    """Give the shape of a result: of the batch only the rows may be unknown."""
+    tf = tensorflow()
+    if not isinstance(result, tf.Tensor) or not result.dtype.is_floating:
+        raise ValueError("only results in floats can be stood in for")
+    rows, *rest = result.shape.as_list() or [1]
+    if not given or None in rest:
+        raise ValueError("the shape of the layer's result is not known")
+    if not result.shape.rank:
+        return []
+    return [tf.shape(given[0])[0] if rows is None else rows, *rest]
+
+
+def _first(tensor: Any, dtype: Any) -> Any:
+    tf = tensorflow()
+    return tf.cast(tf.reshape(tensor, [-1])[0], dtype)
 
 
 @contextlib.contextmanager

@@ -158,6 +158,17 @@ class TableCost:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopCost:
+    """Calls as they are, and with a ready result in the place of a layer that loops, made by turns."""
+
+    layer: str
+    with_s: tuple[float, ...]
+    without_s: tuple[float, ...]
+    rest_s: float = 0.0
+    """Of a call, in the layer's other ops, as far as a trace shows them."""
+
+
+@dataclass(frozen=True, slots=True)
 class MetricCost:
     """Calls with and without the metrics, made by turns; each entry is the mean call of a short stretch."""
 
@@ -190,3 +201,5 @@ class ModelFacts:
     metric_cost: MetricCost | Missing = Missing("the step was not timed without its metrics")
     table_cost: TableCost | Missing = Missing("the step was not timed with updates of single rows")
     """Of all tables together."""
+    loop_costs: tuple[LoopCost, ...] = ()
+    """Of the layers whose loops may cost something, where their results could be stood in for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,13 @@ from tfdiag.collect.job import job_of
 from tfdiag.collect.model_phase import Look
 from tfdiag.collect.session import Request, Session
 from tfdiag.compat.keras import make_train_function
-from tfdiag.compat.keras_parts import updating_used_rows
+from tfdiag.compat.keras_parts import (
+    layers_named,
+    own_train_function,
+    updating_used_rows,
+    with_ready_results,
+)
+from tfdiag.compat.placement import nodes_of, step_function
 from tfdiag.model.layers import MetricCost, ModelFacts, TableCost
 from tfdiag.model.measurements import Replay
 from tfdiag.model.quantity import Missing, Quantity
@@ -204,6 +211,69 @@ def test_updates_of_single_rows_are_timed(library: Any, tmp_path: Path) -> None:
     assert isinstance(found.table_cost, TableCost), found.table_cost
     assert np.median(found.table_cost.without_s) < 0.7 * np.median(found.table_cost.with_s)
     assert "update_step" not in vars(model.optimizer)
+
+
+class Rowwise(keras.layers.Layer):
+    """Goes over the rows of a batch one by one, and has a weight."""
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weight."""
+        self.scale = self.add_weight(shape=(input_shape[-1],), name="scale")
+
+    def call(self, x: Any) -> Any:
+        """Scale."""
+        return tf.map_fn(lambda row: tf.nn.softmax(row * self.scale), x)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Say that the shape stays."""
+        return input_shape
+
+
+def in_the_middle() -> Any:
+    """Give a model whose first layer needs a gradient through the loop."""
+    layers = [keras.layers.Dense(8), Rowwise(name="rows"), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((jobs.FEATURES,)), *layers])
+    model.compile("adam", "mse")
+    return model
+
+
+@pytest.mark.parametrize("make", [in_the_middle, legacy])
+def test_a_layer_that_loops_is_stood_in_for(make: Callable[[], Any], tmp_path: Path) -> None:
+    """With its results ready the step is quicker; the layer is as it was."""
+    model = make()
+    quick = Replay(call_s=(0.0005,) * 4, cpu_s=0.01, first_call_s=0.1)
+    found = looked_at(model, jobs.batches(None), tmp_path, seconds=8.0, replayed=quick)
+    (cost,) = found.loop_costs
+    assert cost.layer == "rows"
+    assert np.median(cost.without_s) < 0.8 * np.median(cost.with_s)
+    assert "call" not in vars(layers_named(model, ["rows"])["rows"])
+
+
+def test_a_step_with_ready_results_has_all_gradients() -> None:
+    """Only the layer's ops are gone; Keras warns of a weight without a gradient, which is an error here."""
+    model = in_the_middle()
+
+    def ops(step: Any) -> Counter[str]:
+        step(iter(jobs.batches(None)))
+        return Counter(node.op for node in nodes_of(step_function(step), shapes=False))
+
+    whole = ops(own_train_function(model))
+    with with_ready_results(layers_named(model, ["rows"])["rows"]):
+        bare = ops(own_train_function(model))
+    assert any("While" in kind for kind in whole)
+    assert not any("While" in kind for kind in bare)
+    assert bare["MatMul"] == whole["MatMul"] > 0
+    assert bare["AssignSubVariableOp"] == whole["AssignSubVariableOp"] > 0
+
+
+def test_names_that_two_layers_have_stand_for_neither() -> None:
+    """Layers are found at any depth."""
+    inner = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, name="deep")], name="inner")
+    twice = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, name="twice")], name="other")
+    layers = [inner, twice, keras.layers.Dense(4, name="twice"), keras.layers.Dense(1, name="last")]
+    model = keras.Sequential([keras.Input((4,)), *layers])
+    found = layers_named(model, ["deep", "twice", "last", "none"])
+    assert {name: layer.name for name, layer in found.items()} == {"deep": "deep", "last": "last"}
 
 
 def test_where_no_table_is_swept_nothing_is_timed(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 What it measures
     The loops in the step's graph (`tf.map_fn`, `tf.scan`, `tf.while_loop`, a `for` over a tensor), forwards
     and backwards, by layer; and from a trace of a few steps, how long nothing but such a loop runs, how
-    often it goes round and what an op in it takes. It fires when a loop takes a share of the step and its
-    ops are small. Layers that go over time are no finding on a CPU, where there is no other way.
+    often it goes round and what an op in it takes. On a CPU the step is also timed, by turns, with a ready
+    result in the place of the layer that loops, and that counts where the layer does little else. It fires
+    when a loop takes a share of the step and its ops are small. Layers that go over time are no finding on a
+    CPU, where there is no other way.
 Why it matters
     Each op has to be dispatched, and on a GPU launched. In a loop over the rows of a batch that is done for
     each row, although one op could do all of them, on all cores.
@@ -33,6 +35,10 @@ __all__ = ["CHECK"]
 
 _SMALL_S = 1e-3
 """Beside an op that takes longer, dispatching it does not count."""
+_REST = 0.5
+"""Of what a layer takes: one that does more than this beside its loops says little of them."""
+_TRACED = "trace of replayed calls: time in which nothing but this loop ran"
+_TIMED = "calls with a ready result in the place of the layer, by turns with whole ones"
 
 
 def run(analysis: Analysis) -> Iterator[Result]:
@@ -45,10 +51,22 @@ def run(analysis: Analysis) -> Iterator[Result]:
         by_place.setdefault(_place(loop), []).append(loop)
     for place, loops in by_place.items():
         timed = [loop for loop in loops if isinstance(loop.alone, Quantity)]
-        if not timed:
+        known = _by_turns(analysis, found, loops[0].layer)
+        if known is None and not timed:
             why = found.times_missing or "the trace of the step does not show it"
             raise Undecided(f"there is a loop in {place}, and what it costs is not known: {why}")
-        yield from _judged(analysis, place, timed)
+        yield from _judged(analysis, place, timed or loops, known)
+
+
+def _by_turns(analysis: Analysis, found: ModelFacts, layer: str) -> float | None:
+    """Give what a step takes longer with the loops of a layer than with their results ready."""
+    cost = next((each for each in found.loop_costs if layer and each.layer == layer), None)
+    if cost is None or not cost.with_s:
+        return None
+    saved = parts.saved(analysis, cost.with_s, cost.without_s).value
+    rest = parts.per_step(analysis, Quantity(cost.rest_s, "s")) or 0.0
+    # What is left of two large numbers is known less well than what the trace tells.
+    return saved - rest if rest <= _REST * saved else None
 
 
 def _loops(analysis: Analysis, found: ModelFacts) -> list[Loop]:
@@ -66,20 +84,19 @@ def _place(loop: Loop) -> str:
     return f"layer {loop.layer}" if loop.layer else f"the {loop.part}" if loop.part else loop.name
 
 
-def _judged(analysis: Analysis, place: str, loops: list[Loop]) -> Iterator[Result]:
+def _judged(analysis: Analysis, place: str, loops: list[Loop], known: float | None) -> Iterator[Result]:
     longest = max(loops, key=lambda loop: parts.per_step(analysis, loop.alone) or 0.0)
-    seconds = sum(parts.per_step(analysis, loop.alone) or 0.0 for loop in loops)
+    seconds = known
+    if seconds is None:
+        seconds = sum(parts.per_step(analysis, loop.alone) or 0.0 for loop in loops)
+    told = _TRACED if known is None else _TIMED
     cost = min(1.0, analysis.share(seconds))  # traced calls are slower than others
     if not analysis.crosses(cost, facts.COST_SHARE):
         return
     # Ops that the profiler leaves out are quick.
     if isinstance(longest.op_s, Quantity) and longest.op_s.value >= _SMALL_S:
         return
-    evidence = [
-        parts.time_evidence(
-            analysis, "time that the step spends in the loop", seconds, "trace of replayed calls"
-        ),
-    ]
+    evidence = [parts.time_evidence(analysis, "time that the step spends in the loop", seconds, told)]
     if isinstance(longest.op_s, Quantity):
         limit = Quantity(_SMALL_S, "s", origin="given")
         evidence.append(Evidence("an op in the loop", longest.op_s, limit, "below"))
@@ -91,7 +108,7 @@ def _judged(analysis: Analysis, place: str, loops: list[Loop]) -> Iterator[Resul
             check=CHECK.id,
             title=f"A {what} in {place} takes {cost:.0%} of each step",
             severity=severity_of(cost),
-            cost=facts.share(cost, source="time in which nothing but this loop ran"),
+            cost=facts.share(cost, source=told),
             evidence=tuple(evidence),
             where=f"{longest.name} ({place})" if place != longest.name else place,
         ),

@@ -8,7 +8,7 @@ from tests.synthetic import MS
 from tests.unit.checks.parts import STEP, loop, recurrent
 from tests.unit.checks.running import not_run, only, results, value
 from tfdiag.checks.launch.sequential_op_loop import CHECK
-from tfdiag.model.layers import ModelFacts
+from tfdiag.model.layers import LoopCost, ModelFacts
 from tfdiag.model.quantity import Missing, Quantity
 
 
@@ -51,6 +51,18 @@ def test_going_over_time_is_a_finding_on_an_accelerator_only():
     assert "LSTM" in only(CHECK, **STEP, accelerator=True, model=over_time).suggestions[0].code
     lstm = ModelFacts(loops=(loop(50 * MS, kind="recurrent", layer="lstm"),), recurrent=(recurrent(50 * MS),))
     assert results(CHECK, **STEP, accelerator=True, model=lstm) == []
+
+
+def test_what_was_timed_by_turns_counts_where_the_layer_does_little_else():
+    """More than the trace told; where the layer does much beside, the trace counts."""
+    with_s, without_s = (100 * MS,) * 8, (60 * MS,) * 8
+    for rest, cost in ((5 * MS, 0.35), (30 * MS, 0.2)):
+        timed = LoopCost("each_row", with_s, without_s, rest_s=rest)
+        found = only(CHECK, **STEP, model=ModelFacts(loops=(loop(20 * MS),), loop_costs=(timed,)))
+        assert found.finding.cost.value == pytest.approx(cost, rel=0.02)
+    timed = LoopCost("each_row", with_s, without_s)
+    found = only(CHECK, **STEP, model=ModelFacts(loops=(loop(None),), loop_costs=(timed,)))
+    assert found.finding.cost.value == pytest.approx(0.4, rel=0.02)
 
 
 def test_silent_without_loops_and_where_python_is_the_cause():
