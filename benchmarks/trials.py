@@ -19,13 +19,15 @@ from benchmarks.inputs.suite import Case
 from benchmarks.stats import Goal, kept
 from tfdiag.model.quantity import Quantity
 from tfdiag.model.report import Suggestion
+from tfdiag.model.trials import Trial
 
 
 def row_of(case: Case, found: tfdiag.Report, gains: list[dict[str, Any]]) -> dict[str, Any]:
     """Hold the trials of one diagnosis against the gains of the rewritten job."""
     able = [s for s in (*found.suggestions, *found.rejected) if s.edits]
     trials = found.measurements.trials
-    realised = {gain["suggestion"]: gain["realised"] for gain in gains if "realised" in gain}
+    realised = {gain["suggestion"]: gain for gain in gains if "realised" in gain}
+    turns = {trial.suggestion: trial for trial in trials.trials}
     confirmed = [s for s in able if s.status == "confirmed"]
     return {
         "job": case.name,
@@ -37,20 +39,26 @@ def row_of(case: Case, found: tfdiag.Report, gains: list[dict[str, Any]]) -> dic
         "noise": trials.noise.value if isinstance(trials.noise, Quantity) else None,
         "missing": trials.missing,
         "right_fix": any(s.check in {case.plant, *case.accept} for s in confirmed),
-        "pairs": [_pair(one, realised.get(one.id)) for one in confirmed],
+        "pairs": [_pair(one, turns[one.id], realised.get(one.id)) for one in confirmed],
     }
 
 
-def _pair(suggestion: Suggestion, realised: float | None) -> dict[str, Any]:
+def _pair(suggestion: Suggestion, trial: Trial, gain: dict[str, Any] | None) -> dict[str, Any]:
     measured = suggestion.measured
     assert isinstance(measured, Quantity)
     low, high = measured.low or 0.0, measured.high or np.inf
+    realised = None if gain is None else gain["realised"]
     return {
         "suggestion": suggestion.id,
         "measured": measured.value,
         "low": low,
         "high": high,
         "realised": realised,
+        # Which side of a miss it was: the job as it is, or with the change.
+        "before_s": float(np.mean(trial.before_s)),
+        "after_s": float(np.mean(trial.after_s)),
+        "really_before_s": None if gain is None else gain["before_s"],
+        "really_after_s": None if gain is None else gain["after_s"],
         "error": measured.value / realised - 1 if realised else None,
         "inside": bool(realised and low <= realised <= high),
     }
@@ -66,9 +74,16 @@ def show(row: dict[str, Any]) -> None:
         really = "not run" if pair["realised"] is None else f"{pair['realised']:.2f}x"
         print(
             f"    {pair['suggestion']}: measured {pair['measured']:.2f}x ({pair['low']:.2f} to "
-            f"{pair['high']:.2f}), really {really}{'' if pair['inside'] else '  OUTSIDE'}",
+            f"{pair['high']:.2f}), really {really}{'' if pair['inside'] else '  OUTSIDE'}"
+            f"; {_ms(pair['before_s'])} -> {_ms(pair['after_s'])} ms, "
+            f"really {_ms(pair['really_before_s'])} -> "
+            f"{_ms(pair['really_after_s'])} ms",
             flush=True,
         )
+
+
+def _ms(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{seconds * 1e3:.2f}"
 
 
 def sum_up(rows: list[dict[str, Any]], jobs: list[dict[str, Any]]) -> bool:

@@ -265,6 +265,7 @@ class Look:
                 first_call_s=self.first_call_s,
                 call_s=self.call_s,
                 until=self.until,
+                turns_until=self._part_of_rest(2),
                 clock=self.clock,
                 should_stop=lambda: self.session.stopped_hard,
             ),
@@ -391,7 +392,9 @@ class Look:
             if not step.fits():
                 return Missing("to trace the step once more would not fit into the budget")
             optimizers = keras_parts.optimizers_of(self.request.model)
-            return TableCost(*step.timed(keras_parts.updating_used_rows(optimizers, shapes)))
+            return TableCost(
+                *step.timed(keras_parts.updating_used_rows(optimizers, shapes), self._part_of_rest(4))
+            )
 
         return self._tried("timing the step with updates of single rows", work)
 
@@ -410,19 +413,24 @@ class Look:
         worth = [each for each, s in took.items() if each not in others and s >= _HARDLY * self.typical_s]
         layers = keras_parts.layers_named(self.request.model, worth)
         costs = []
-        for name, layer in layers.items():
-            timed = self._tried(
-                "timing the step without a loop", functools.partial(self._without_loop, layer)
-            )
+        for at, (name, layer) in enumerate(layers.items()):
+            # Padding and metrics come after.
+            end = self._part_of_rest(2 + len(layers) - at)
+            work = functools.partial(self._without_loop, layer, end)
+            timed = self._tried("timing the step without a loop", work)
             if not isinstance(timed, Missing):
                 costs.append(LoopCost(name, *timed, rest_s=self.beside_loops_s.get(name, 0.0)))
         return tuple(costs)
 
-    def _without_loop(self, layer: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | Missing:
+    def _without_loop(self, layer: Any, end: float) -> tuple[tuple[float, ...], tuple[float, ...]] | Missing:
         step = self._without()
         if not step.fits():
             return Missing("to trace the step once more would not fit into the budget")
-        return step.timed(keras_parts.with_ready_results(layer))
+        return step.timed(keras_parts.with_ready_results(layer), end)
+
+    def _part_of_rest(self, parts: int) -> float:
+        """Give when the next of several measures has had its share of the time."""
+        return self.clock() + (self.until - self.clock()) / parts
 
     def _without(self) -> Without:
         return Without(

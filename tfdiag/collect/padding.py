@@ -165,6 +165,7 @@ def measure_lengths(
     first_call_s: float,
     call_s: float,
     until: float,
+    turns_until: float,
     clock: Callable[[], float],
     should_stop: Callable[[], bool],
 ) -> tuple[tuple[LengthCalls, ...], str]:
@@ -191,7 +192,7 @@ def measure_lengths(
             lambda: step(data[0]),
             lambda: step(data[1]),
             call_s=call_s,
-            until=until,
+            until=turns_until,
             clock=clock,
             should_stop=should_stop,
         )

@@ -137,6 +137,7 @@ def lengths(model: Any, batch: Any, seconds: float = 30.0) -> Any:
         padding,
         first_call_s=0.0,
         call_s=0.02,
+        turns_until=time.perf_counter() + 2.0,
         until=time.perf_counter() + seconds,
         clock=time.perf_counter,
         should_stop=lambda: False,
