@@ -76,8 +76,7 @@ def show(row: dict[str, Any]) -> None:
             f"    {pair['suggestion']}: measured {pair['measured']:.2f}x ({pair['low']:.2f} to "
             f"{pair['high']:.2f}), really {really}{'' if pair['inside'] else '  OUTSIDE'}"
             f"; {_ms(pair['before_s'])} -> {_ms(pair['after_s'])} ms, "
-            f"really {_ms(pair['really_before_s'])} -> "
-            f"{_ms(pair['really_after_s'])} ms",
+            f"really {_ms(pair['really_before_s'])} -> {_ms(pair['really_after_s'])} ms",
             flush=True,
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfdiag.collect.turns import part_of_rest
 from tfdiag.collect.without import Without
 from tfdiag.compat import keras_parts as door
 from tfdiag.model.layers import MetricCost, WithoutMetric
@@ -26,11 +27,9 @@ def measure_metric_cost(model: Any, step: Without) -> MetricCost | Missing:
     if not step.fits():
         return Missing("to trace the step once more, without its metrics, would not fit into the budget")
 
-    def part_of_rest(parts: int) -> float:
-        return step.clock() + (step.until - step.clock()) / parts
-
     several = 1 < len(metrics) <= _FEW
-    with_s, without_s = step.timed(door.without_metrics(metrics), part_of_rest(2 if several else 1))
+    end = part_of_rest(2 if several else 1, step.until, step.clock)
+    with_s, without_s = step.timed(door.without_metrics(metrics), end)
     each: list[WithoutMetric] = []
     if len(metrics) == 1:
         each.append(WithoutMetric(str(metrics[0].name), without_s, with_s))
@@ -38,6 +37,7 @@ def measure_metric_cost(model: Any, step: Without) -> MetricCost | Missing:
         for at, metric in enumerate(metrics):
             if not step.fits():
                 break
-            all_s, less_s = step.timed(door.without_metrics((metric,)), part_of_rest(len(metrics) - at))
+            end = part_of_rest(len(metrics) - at, step.until, step.clock)
+            all_s, less_s = step.timed(door.without_metrics((metric,)), end)
             each.append(WithoutMetric(str(metric.name), less_s, all_s))
     return MetricCost(with_s, without_s, tuple(each))

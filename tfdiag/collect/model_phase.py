@@ -19,6 +19,7 @@ from tfdiag.collect.part_times import PartTime, Slowdown, part_times, times_of_o
 from tfdiag.collect.phases import input_dataset, reads_once
 from tfdiag.collect.replay import resident
 from tfdiag.collect.session import Session
+from tfdiag.collect.turns import part_of_rest
 from tfdiag.collect.walked import Names
 from tfdiag.collect.without import Without
 from tfdiag.collect.worker import Worker
@@ -130,7 +131,8 @@ class Look:
             why = "next to what else the step takes, its ops hardly count"
             return replace(found, times_missing=why, metric_cost=Missing(why), table_cost=Missing(why))
         found = self._with_times(found, parts)
-        found = replace(found, table_cost=self._table_cost(found), loop_costs=self._loop_costs(found))
+        found = replace(found, table_cost=self._table_cost(found))
+        found = replace(found, loop_costs=self._loop_costs(found))
         found = self._with_padding(found, given)
         return replace(found, metric_cost=self._metric_cost(found))
 
@@ -403,8 +405,8 @@ class Look:
 
         The trace slows small ops down by nobody knows how much, and leaves most of them out.
         """
-        if self.job.run_eagerly or self.request.train_step is not None or self.several:
-            return ()
+        if self.job.run_eagerly or self.request.train_step is not None or self.several or found.times_missing:
+            return ()  # without a trace nobody knows what else the layers do
         took: dict[str, float] = {}
         for loop in found.loops:
             took[loop.layer] = took.get(loop.layer, 0.0) + value_of(loop.alone, self.typical_s)
@@ -429,8 +431,7 @@ class Look:
         return step.timed(keras_parts.with_ready_results(layer), end)
 
     def _part_of_rest(self, parts: int) -> float:
-        """Give when the next of several measures has had its share of the time."""
-        return self.clock() + (self.until - self.clock()) / parts
+        return part_of_rest(parts, self.until, self.clock)
 
     def _without(self) -> Without:
         return Without(

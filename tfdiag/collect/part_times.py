@@ -23,6 +23,7 @@ _CARRIES = (
     "_Retval", "PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf",
 )  # fmt: skip
 _OF_LOOPS = ("TensorList", "While", "StatelessWhile")
+"""Beginnings of the names of ops that pass a loop its rows, or are one."""
 _LEAST_LEFT = 0.8
 """Of its even share: loops of small ops took 0.86 and 0.93 of it. What slows a call more is no recording."""
 _STRETCH_S = 30e-6
@@ -118,7 +119,7 @@ def part_times(
 
 
 def times_of_ops(spans: Spans, member: Callable[[str], K | None], calls: int) -> dict[K, float]:
-    """Sum up what ops of each part take in a call; those that pass a loop its rows are the loop's."""
+    """Sum up what ops of each part take in a call; what belongs to loops is left out."""
     found: dict[K, float] = {}
     for span in spans.ops:
         key = None if span.op.startswith(_OF_LOOPS) else member(normal(span.name))

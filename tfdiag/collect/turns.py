@@ -10,7 +10,7 @@ import numpy as np
 
 from tfdiag import stats
 
-__all__ = ["by_turns", "seconds_needed"]
+__all__ = ["by_turns", "part_of_rest", "seconds_needed"]
 
 _STRETCH_S = 0.02
 _STRETCH_MOST_S = 0.15
@@ -52,6 +52,12 @@ def by_turns(
         if done >= _ENOUGH and clock() >= until:
             break
     return tuple(found[0]), tuple(found[1])
+
+
+def part_of_rest(parts: int, until: float, clock: Callable[[], float]) -> float:
+    """Say when the next of several measures has had its share of the time."""
+    now = clock()
+    return now + (until - now) / parts
 
 
 def seconds_needed(call_s: float) -> float:

@@ -53,15 +53,21 @@ def layers_within(layer: Any) -> tuple[Any, ...]:
 
 def layers_named(model: Any, names: Collection[str]) -> dict[str, Any]:
     """Find layers by their names, at any depth; a name that two of them have stands for neither."""
-    found: dict[str, dict[int, Any]] = {}
+    found: dict[str, list[Any]] = {}
+    for layer in _with_inner(model):
+        found.setdefault(str(getattr(layer, "name", "")), []).append(layer)
+    return {name: found[name][0] for name in names if len(found.get(name, ())) == 1}
+
+
+def _with_inner(model: Any) -> Iterator[Any]:
+    """Go over a model and all layers in it, each of them once."""
     seen, waiting = {id(model)}, [model]
     while waiting:
-        for layer in layers_within(waiting.pop()):
-            if id(layer) not in seen:
-                seen.add(id(layer))
-                waiting.append(layer)
-                found.setdefault(str(getattr(layer, "name", "")), {})[id(layer)] = layer
-    return {name: next(iter(found[name].values())) for name in names if len(found.get(name, ())) == 1}
+        layer = waiting.pop()
+        yield layer
+        inner = {id(each): each for each in layers_within(layer) if id(each) not in seen}
+        seen.update(inner)
+        waiting.extend(inner.values())
 
 
 def optimizers_of(model: Any) -> tuple[Any, ...]:
@@ -240,12 +246,7 @@ def _first(tensor: Any, dtype: Any) -> Any:
 @contextlib.contextmanager
 def any_length(model: Any) -> Iterator[None]:
     """Let a model take inputs of another length than it was made for, as far as its layers can."""
-    models, waiting = [], [model]
-    while waiting:
-        layer = waiting.pop()
-        if "Functional" in class_names(layer) and flavour(layer):
-            models.append(layer)
-        waiting.extend(inner for inner in layers_within(layer) if inner is not layer)
+    models = [each for each in _with_inner(model) if "Functional" in class_names(each) and flavour(each)]
     before = [(vars(each), vars(each).get("_manual_input_spec", _ABSENT)) for each in models]
     try:
         for attributes, _ in before:

@@ -165,7 +165,7 @@ class LoopCost:
     with_s: tuple[float, ...]
     without_s: tuple[float, ...]
     rest_s: float = 0.0
-    """Of a call, in the layer's other ops, as far as a trace shows them."""
+    """Of a call, in the layer's other ops, as the trace shows them; without one nothing is timed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdiag.collect.loops import parts_of
-from tfdiag.collect.part_times import Slowdown, part_times, unseen_time
+from tfdiag.collect.part_times import Slowdown, part_times, times_of_ops, unseen_time
 from tfdiag.collect.walked import Names
 from tfdiag.compat.op_spans import OpSpan, Spans
 from tfdiag.compat.placement import GraphNode
@@ -87,6 +87,20 @@ def test_a_loop_takes_what_lies_between_its_ops() -> None:
     assert time.alone_s == pytest.approx((8.5 - 0.5) / 2)
     assert time.op_s == pytest.approx(5.0 / 4)
     assert time.repeats == 1.0
+
+
+def test_what_a_layer_does_beside_its_loop_is_the_time_of_its_ops() -> None:
+    """Not what lies between them, for there the loop runs; and rows on their way into it are its own."""
+    spans = Spans(
+        (
+            span("net/each_row/dense", 0.0, 1.0),
+            span("net/each_row/map/stack", 5.0, 6.0, "TensorListStack"),
+            span("net/each_row/StatefulPartitionedCall/net/each_row/bias", 8.0, 10.0),
+            span("net/other", 10.0, 20.0),
+        )
+    )
+    found = times_of_ops(spans, lambda name: "row" if name.startswith("net/each_row/") else None, calls=2)
+    assert found == {"row": pytest.approx(1.5)}
 
 
 def test_on_a_gpu_kernels_and_idle_time_between_them_count() -> None:

@@ -251,6 +251,14 @@ def test_a_layer_that_loops_is_stood_in_for(make: Callable[[], Any], tmp_path: P
     assert "call" not in vars(layers_named(model, ["rows"])["rows"])
 
 
+def test_without_a_trace_no_layer_is_stood_in_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows then what the layer does beside its loop, which is not nothing."""
+    monkeypatch.setattr(Look, "_trace", lambda self: Missing("the profiler is taken"))
+    found = looked_at(in_the_middle(), jobs.batches(None), tmp_path, seconds=8.0)
+    assert found.times_missing == "the profiler is taken"
+    assert found.loop_costs == ()
+
+
 def test_a_step_with_ready_results_has_all_gradients() -> None:
     """Only the layer's ops are gone; Keras warns of a weight without a gradient, which is an error here."""
     model = in_the_middle()

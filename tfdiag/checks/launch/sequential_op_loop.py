@@ -38,7 +38,7 @@ _SMALL_S = 1e-3
 _REST = 0.5
 """Of what a layer takes: one that does more than this beside its loops says little of them."""
 _TRACED = "trace of replayed calls: time in which nothing but this loop ran"
-_TIMED = "calls with a ready result in the place of the layer, by turns with whole ones"
+_TIMED = "replay with and without the layer's own work, at the job's speed"
 
 
 def run(analysis: Analysis) -> Iterator[Result]:
@@ -51,22 +51,25 @@ def run(analysis: Analysis) -> Iterator[Result]:
         by_place.setdefault(_place(loop), []).append(loop)
     for place, loops in by_place.items():
         timed = [loop for loop in loops if isinstance(loop.alone, Quantity)]
-        known = _by_turns(analysis, found, loops[0].layer)
-        if known is None and not timed:
+        if not timed:
             why = found.times_missing or "the trace of the step does not show it"
             raise Undecided(f"there is a loop in {place}, and what it costs is not known: {why}")
-        yield from _judged(analysis, place, timed or loops, known)
+        yield from _judged(analysis, place, timed, *_seconds(analysis, found, timed))
 
 
-def _by_turns(analysis: Analysis, found: ModelFacts, layer: str) -> float | None:
-    """Give what a step takes longer with the loops of a layer than with their results ready."""
+def _seconds(analysis: Analysis, found: ModelFacts, loops: list[Loop]) -> tuple[float, str]:
+    """Give what the loops of one place cost a step, and how that is known."""
+    traced = sum(parts.per_step(analysis, loop.alone) or 0.0 for loop in loops)
+    layer = loops[0].layer
     cost = next((each for each in found.loop_costs if layer and each.layer == layer), None)
     if cost is None or not cost.with_s:
-        return None
-    saved = parts.saved(analysis, cost.with_s, cost.without_s).value
+        return traced, _TRACED
+    saved = max(0.0, parts.saved(analysis, cost.with_s, cost.without_s).value)
     rest = parts.per_step(analysis, Quantity(cost.rest_s, "s")) or 0.0
-    # What is left of two large numbers is known less well than what the trace tells.
-    return saved - rest if rest <= _REST * saved else None
+    if rest <= _REST * saved:
+        return saved - rest, _TIMED
+    # What is left of two large numbers is known less well than what a trace tells; no part is more than all.
+    return min(traced, saved), _TRACED
 
 
 def _loops(analysis: Analysis, found: ModelFacts) -> list[Loop]:
@@ -84,12 +87,8 @@ def _place(loop: Loop) -> str:
     return f"layer {loop.layer}" if loop.layer else f"the {loop.part}" if loop.part else loop.name
 
 
-def _judged(analysis: Analysis, place: str, loops: list[Loop], known: float | None) -> Iterator[Result]:
+def _judged(analysis: Analysis, place: str, loops: list[Loop], seconds: float, told: str) -> Iterator[Result]:
     longest = max(loops, key=lambda loop: parts.per_step(analysis, loop.alone) or 0.0)
-    seconds = known
-    if seconds is None:
-        seconds = sum(parts.per_step(analysis, loop.alone) or 0.0 for loop in loops)
-    told = _TRACED if known is None else _TIMED
     cost = min(1.0, analysis.share(seconds))  # traced calls are slower than others
     if not analysis.crosses(cost, facts.COST_SHARE):
         return
